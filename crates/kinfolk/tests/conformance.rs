@@ -10,12 +10,14 @@ use kinfolk::data::{Client, DataShape, Features, Population, Shard, Targets, sou
 use kinfolk::evaluate;
 use kinfolk::federation::client::node::{Node, Rows};
 use kinfolk::federation::client::site::Site;
+use kinfolk::federation::disclosure::{Disclosure, Times, Told};
 use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::{Line, RemoteFederation};
 use kinfolk::federation::faults;
 use kinfolk::federation::wire::DataOrder;
-use kinfolk::federation::{Federation, Phase};
+use kinfolk::federation::work::{Minimise, Train, Work};
+use kinfolk::federation::{Answers, Ask, ClientInfo, Federation, Gather, Meter, Order, Phase, Recipients};
 use kinfolk::groups::Groups;
 use kinfolk::methods::room::{MethodLedger, MissingRule};
 use kinfolk::methods::{METHODS, Method, MethodKind, Outcome, Serving, Setup};
@@ -24,6 +26,7 @@ use kinfolk::models::{self, Blueprint, Choice, Found, Model, Packed, Reduced, Se
 use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -91,7 +94,7 @@ impl Problem {
         Self::new("fedgrem-regression", data, "regression-mixture", "components = 2\nintercept = false", 0.5, 1e-10)
     }
 
-    fn method(&self, kind: &MethodKind, more: &str) -> Box<dyn Method> {
+    fn settings(&self, kind: &MethodKind, more: &str) -> Settings {
         let mut wishes: toml::Table =
             toml::from_str(&format!("step = {}\nrounds = 25\nclusters = 2\ntimes = 2\n{more}\n", self.step)).unwrap();
         match kind.name {
@@ -116,14 +119,17 @@ impl Problem {
             wishes.remove("batch");
         }
         wishes.retain(|name, _| kind.settings.iter().any(|setting| setting.name == name));
-        let text = toml::to_string(&wishes).unwrap();
+        settings(kind.settings, &toml::to_string(&wishes).unwrap())
+    }
+
+    fn method(&self, kind: &MethodKind, more: &str) -> Box<dyn Method> {
         let rows: Vec<usize> = self.population.clients.iter().map(|client| client.train.len()).collect();
         let truth: Vec<usize> = self.population.clients.iter().map(|client| client.truth.unwrap_or(0)).collect();
         let has_groups = kind.settings.iter().any(|setting| setting.name == "groups");
         (kind.build)(Setup {
             place: "method".into(),
             curvature: None,
-            settings: &settings(kind.settings, &text),
+            settings: &self.settings(kind, more),
             model: self.model.clone(),
             rows: &rows,
             truth: Some(&truth),
@@ -955,4 +961,104 @@ fn local_serves_own_models_and_has_none_for_strangers() {
         matches!(&outcome.serving, Serving::Own { stamps, clusters: None } if stamps.iter().all(|&stamp| stamp == 2))
     );
     assert!(evaluate::unseen(&outcome, &mut federation, problem.model.metrics()[0], Split::Train).unwrap().is_none());
+}
+
+/// A federation that notes what clients are asked.
+struct Noted {
+    clients: LocalFederation,
+    heard: Vec<Heard>,
+}
+
+/// What one client is asked: the work, when, in what form, and whether it sends a vector.
+struct Heard {
+    client: u32,
+    work: Work,
+    phase: Phase,
+    told: Told,
+}
+
+impl Federation for Noted {
+    fn clients(&self) -> &[ClientInfo] {
+        self.clients.clients()
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        let told = if ask.gather == Gather::Each { Told::Single } else { Told::Sums };
+        for Order { to, work } in &ask.orders {
+            let clients: Vec<u32> = match to {
+                Recipients::All => (0..self.clients().len() as u32).collect(),
+                Recipients::List(list) => list.to_vec(),
+            };
+            let heard = |client| Heard { client, work: work.clone(), phase: ask.phase, told };
+            self.heard.extend(clients.into_iter().map(heard));
+        }
+        self.clients.ask(ask)
+    }
+
+    fn meter(&self) -> &Meter {
+        self.clients.meter()
+    }
+}
+
+/// What was asked and not declared, or more often than was declared.
+fn undeclared(heard: &[Heard], declared: &[Disclosure]) -> Option<String> {
+    let telling = || heard.iter().filter(|heard| heard.work.tells() != "nothing");
+    if let Some(Heard { work, phase, told, .. }) =
+        telling().find(|it| !declared.iter().any(|declared| declared.covers(&it.work, it.phase, it.told)))
+    {
+        return Some(format!("{} {phase:?} {told:?}: {}", work.name(), work.tells()));
+    }
+    let mut counts: BTreeMap<(&str, Phase, bool, u32), u64> = BTreeMap::new();
+    for Heard { client, work, phase, .. } in telling() {
+        *counts.entry((work.name(), *phase, false, *client)).or_default() += 1;
+        if work.sends_vector() {
+            *counts.entry((work.name(), *phase, true, *client)).or_default() += 1;
+        }
+    }
+    counts.into_iter().find_map(|((work, phase, vector, client), found)| {
+        let of = declared.iter().filter(|it| (it.work, it.phase) == (work, phase) && (it.vector || !vector));
+        let most = of.map(|it| if let Times::AtMost(times) = it.times { times } else { u64::MAX });
+        let most = most.fold(0, u64::saturating_add);
+        (found > most)
+            .then(|| format!("{work} {phase:?}: client {client} was asked {found} times, {most} were declared"))
+    })
+}
+
+#[test]
+fn methods_ask_for_what_they_declare_and_no_more() {
+    for problem in Problem::all().into_iter().chain([Problem::logistic()]) {
+        let ability = (problem.blueprint.kind.ability)(&problem.blueprint.settings);
+        for kind in problem.methods() {
+            for more in ["", "participation = 0.5"] {
+                if !more.is_empty() && !kind.settings.iter().any(|setting| setting.name == "participation") {
+                    continue;
+                }
+                if kind.name == "cfl" && !more.is_empty() {
+                    continue;
+                }
+                let declared = (kind.discloses)(&problem.settings(kind, more), ability);
+                let mut noted = Noted { clients: problem.fused(2), heard: Vec::new() };
+                play(&mut *problem.method(kind, more), &mut noted, 40).unwrap();
+                let fault = undeclared(&noted.heard, &declared);
+                assert!(fault.is_none(), "{}: {}", kind.name, fault.unwrap_or_default());
+                assert!(!noted.heard.is_empty(), "{} asks nobody", kind.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_ask_that_is_not_declared_is_found() {
+    let problem = Problem::linear();
+    let kind = METHODS.iter().find(|kind| kind.name == "odcl").unwrap();
+    let mut noted = Noted { clients: problem.fused(2), heard: Vec::new() };
+    play(&mut *problem.method(kind, ""), &mut noted, 1).unwrap();
+    let minimise = || Disclosure::single::<Minimise>(Phase::Train, 1, "clusters");
+    assert_eq!(undeclared(&noted.heard, &[minimise()]), None);
+    let other = Disclosure::single::<Train>(Phase::Train, 1, "clusters");
+    assert!(undeclared(&noted.heard, &[other]).unwrap().starts_with("minimise Train Single"));
+    let kept = minimise().without_vector::<Minimise>();
+    assert!(undeclared(&noted.heard, &[kept]).is_some());
+    let never = Disclosure { times: Times::AtMost(0), ..minimise() };
+    assert!(undeclared(&noted.heard, &[never]).unwrap().contains("was asked 1 times, 0 were declared"));
 }

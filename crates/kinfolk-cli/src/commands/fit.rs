@@ -1,7 +1,7 @@
 //! `kinfolk fit TABLE`: whether the clients of a table differ, which are alike, and a model for each.
 
 use super::flower::{Elsewhere, Found};
-use super::{parse_threads, print, print_json, say, stop_on_interrupt};
+use super::{parse_threads, print, print_disclosures, print_json, say, stop_on_interrupt};
 use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::data::TableSettings;
@@ -12,7 +12,7 @@ use kinfolk::fit::{
     FILES, FitSettings, FittedModel, MIXTURE_FILES, ModelChoice, NETWORK_FILES, fit_mixture, fit_model, follow, show,
 };
 use kinfolk::models::{AutoModelSettings, MlpSettings, ModelSettings};
-use kinfolk::run::Options;
+use kinfolk::run::{Disclosures, Options};
 use kinfolk::settings::{Auto, Field, Kind, Value, finish};
 use kinfolk::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -87,6 +87,9 @@ pub struct Arguments {
     /// Replace the model in the folder
     #[arg(long)]
     replace: bool,
+    /// Print what clients on other machines would tell whom, how often and what for, and stop: nothing is sent
+    #[arg(long, requires = "target")]
+    dry: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -135,6 +138,12 @@ fn parse_components(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(arguments: Arguments) -> Result<Ending> {
+    if arguments.dry {
+        let name = arguments.out.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        let disclosures = Disclosures::of_fit(name.as_deref().unwrap_or("fit"));
+        print_disclosures(&disclosures, arguments.json, arguments.elsewhere.is_wanted())?;
+        return Ok(Ending::Done);
+    }
     if arguments.elsewhere.is_wanted() {
         return run_elsewhere(&arguments);
     }

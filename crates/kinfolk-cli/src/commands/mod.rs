@@ -17,6 +17,7 @@ use crate::Ending;
 use crate::progress::Bars;
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::report::table::Table;
+use kinfolk::run::Disclosures;
 use kinfolk::text::{escaped_json, printable};
 use kinfolk::{Error, ErrorKind, Result};
 use std::io::Write;
@@ -42,6 +43,14 @@ fn write_result(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// What clients would tell; of a run in this process that nothing leaves it.
+pub fn print_disclosures(disclosures: &Disclosures, json: bool, is_elsewhere: bool) -> Result<()> {
+    if !is_elsewhere {
+        say("in one process, as this would run, nothing leaves this computer; this is what --on flower would tell");
+    }
+    if json { print_json(disclosures) } else { print(&disclosures.show()) }
 }
 
 pub fn parse_threads(text: &str) -> Result<usize, String> {

@@ -8,7 +8,7 @@ use kinfolk::presets;
 use kinfolk::record::Summary;
 use kinfolk::report::table::results_with_notes;
 use kinfolk::run::venue::{InProcess, Venue};
-use kinfolk::run::{Options, checkpoint_every};
+use kinfolk::run::{Disclosures, Options, checkpoint_every};
 use kinfolk_node::leave_path_open;
 use std::path::Path;
 
@@ -51,6 +51,9 @@ pub struct Arguments {
     /// Print the experiment with every default filled in, and stop
     #[arg(long)]
     show: bool,
+    /// Print what clients on other machines would tell whom, how often and what for, and stop: nothing is sent
+    #[arg(long, conflicts_with = "show")]
+    dry: bool,
     #[command(flatten)]
     elsewhere: Elsewhere,
 }
@@ -74,7 +77,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
     show(&summary, &folder, arguments.json)
 }
 
-/// The experiment, unless it was only to be shown.
+/// The experiment, unless something of it was only to be shown.
 fn read(arguments: &Arguments) -> Result<Option<Experiment>> {
     let mut overrides = arguments.set.iter().map(|text| Override::parse(text)).collect::<Result<Vec<_>>>()?;
     overrides.extend(arguments.tune.then(Override::tune));
@@ -88,6 +91,10 @@ fn read(arguments: &Arguments) -> Result<Option<Experiment>> {
     let experiment = Experiment::from_table(&place, table, &overrides)?;
     if arguments.show {
         print(&experiment.to_toml())?;
+        return Ok(None);
+    }
+    if arguments.dry {
+        print_disclosures(&Disclosures::of(&experiment), arguments.json, arguments.elsewhere.is_wanted())?;
         return Ok(None);
     }
     Ok(Some(experiment))

@@ -11,6 +11,7 @@
 //! | `client/` | the clients' side: does an order's work on the data, and guards the data on other people's machines |
 //! | `server/` | the server's side: replies into answers and sums, traffic, who answered what |
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
+//! | `disclosure.rs` | what leaves clients, as data: declared by kinds of work and by methods |
 //! | `fixed.rs` | sums of vectors as whole numbers, the same however clients are spread |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
@@ -18,6 +19,8 @@
 
 #[doc(hidden)]
 pub mod client;
+#[doc(hidden)]
+pub mod disclosure;
 #[doc(hidden)]
 pub mod engines;
 #[doc(hidden)]
@@ -36,7 +39,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::models::Model;
 use crate::training::Portion;
 use serde::{Deserialize, Serialize};
-use server::meter::Meter;
+#[doc(hidden)]
+pub use server::meter::Meter;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

@@ -70,6 +70,15 @@ impl MethodSettings for Al2sgdPlusSettings {
         self.objective.client.needs(self.missing)
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let mut all = l2gd::discloses(&self.objective, &self.stepping, ability);
+        if self.convexity.is_none() {
+            let what = "how long the steps may be";
+            all.push(Disclosure::sums::<work::Respond>(Phase::Start, 1, what).as_needed());
+        }
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         if setup.model.convex().is_none() {
             let wanted = [("smoothness", self.stepping.smoothness), ("convexity", self.convexity)];

@@ -44,6 +44,10 @@ impl MethodSettings for ApflSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Interpolate>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let shares = vec![self.share; setup.rows.len()];
         let state = State { models: PersonalModels::over(&setup)?, shares };

@@ -69,6 +69,14 @@ impl MethodSettings for CflSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::single::<Train>(
+            Phase::Train,
+            self.training.schedule.rounds,
+            "which updates oppose each other, and the mean of models in each cluster",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("min_size", self.min_size)?;
         // Similarities, and the list of pairs that is sorted by them.

@@ -47,6 +47,21 @@ impl MethodSettings for CflGpSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Gradient>(
+                Phase::Train,
+                self.probes * self.collect,
+                "clusters of clients with similar gradients",
+            ),
+            Disclosure::sums::<Train>(
+                Phase::Train,
+                self.training.schedule.rounds,
+                "the mean of models in each cluster",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         setup.want_clients("clusters", self.clusters)?;

@@ -33,6 +33,14 @@ impl MethodSettings for ClusterOracleSettings {
         Needs { truth: true, ..Needs::only(self.missing) }
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<work::Gradient>(
+            Phase::Train,
+            self.rounds,
+            "the model with the smallest loss in each cluster",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clusters = setup.true_clusters()?;
         let search = PooledSearch::new(&clusters, &setup.common_start()?, self.ridge, self.tolerance);

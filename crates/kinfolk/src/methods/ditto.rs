@@ -53,6 +53,18 @@ impl MethodSettings for DittoSettings {
         Ok(Exposure { steps: common.saturating_add(own), choices: 0 })
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::sums::<Train>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models"),
+            Disclosure::single::<Train>(
+                Phase::Train,
+                self.layer.training.schedule.rounds,
+                "a model of its own, which stays with it",
+            )
+            .without_vector::<Train>(),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
         Ok(Box::new(Ditto { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

@@ -55,6 +55,14 @@ impl MethodSettings for FedAmpSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::single::<Train>(
+            Phase::Train,
+            self.training.schedule.rounds,
+            "mixtures of models that are alike",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         setup.want_room_for_models("own", 2 * clients)?;

@@ -36,6 +36,10 @@ impl MethodSettings for FedAvgSettings {
         self.training.schedule.exposure(pass)
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Train>(Phase::Train, self.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         Ok(Box::new(FedAvg { weight: self.weight, model, trainer: self.training.trainer(&setup) }))

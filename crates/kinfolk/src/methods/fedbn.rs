@@ -36,6 +36,10 @@ impl MethodSettings for FedBnSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        self.layer.discloses_shared()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().normalisation();
         let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };

@@ -40,6 +40,17 @@ impl MethodSettings for FedClustSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Train>(Phase::Train, 1, "clusters of clients with similar last layers"),
+            Disclosure::sums::<Train>(
+                Phase::Train,
+                self.training.schedule.rounds,
+                "the mean of models in each cluster",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_room_for_pairs(16)?;
         setup.want_clients("clusters", self.until.clusters.unwrap_or(1))?;

@@ -53,6 +53,21 @@ impl MethodSettings for FedDriftSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Losses>(
+                Phase::Train,
+                2 * self.times as usize + 1,
+                "which models suit it, and whether its rows have drifted",
+            ),
+            Disclosure::sums::<Train>(
+                Phase::Train,
+                self.training.schedule.rounds.saturating_mul(self.times as usize),
+                "the mean of each model",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let (clients, times) = (setup.rows.len(), self.times as usize);
         // A client without rows at some time does not answer then.

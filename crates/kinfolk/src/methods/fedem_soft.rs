@@ -36,6 +36,14 @@ impl MethodSettings for FedEmSoftSettings {
         self.components.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<work::TrainMixed>(
+            Phase::Train,
+            self.components.training.schedule.rounds,
+            "the mean of the models of each component",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(SupervisedMixture::new(&setup, self.components, false)?))
     }

@@ -44,6 +44,17 @@ impl MethodSettings for FedFomoSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Train>(Phase::Train, self.training.schedule.rounds, "models that others try"),
+            Disclosure::single::<Losses>(
+                Phase::Train,
+                self.training.schedule.rounds,
+                "which others' models help a client",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         setup.want_room_for_models("tried", 2 * clients)?;

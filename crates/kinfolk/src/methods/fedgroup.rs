@@ -54,6 +54,13 @@ impl MethodSettings for FedGroupSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Train>(Phase::Train, 1, "groups of clients whose updates point the same way"),
+            Disclosure::sums::<Train>(Phase::Train, self.training.schedule.rounds, "the mean of models in each group"),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters)?;
         setup.want_clients("sample", self.sample.unwrap_or(1))?;

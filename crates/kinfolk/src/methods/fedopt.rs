@@ -52,6 +52,10 @@ impl MethodSettings for FedOptSettings {
         self.training.schedule.exposure(pass)
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Train>(Phase::Train, self.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         let state = State {

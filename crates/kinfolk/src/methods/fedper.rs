@@ -35,6 +35,10 @@ impl MethodSettings for FedPerSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        self.layer.discloses_shared()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
         let work = AtHomeWork { stages: vec![(Moves::All, None)], last: Vec::new() };

@@ -38,6 +38,10 @@ impl MethodSettings for FedProxSettings {
         self.layer.training.schedule.exposure(pass)
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Train>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = ClusterModels::over(&setup)?;
         Ok(Box::new(FedProx { trainer: self.layer.training.clone().trainer(&setup), settings: self, base }))

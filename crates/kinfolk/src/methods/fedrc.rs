@@ -37,6 +37,14 @@ impl MethodSettings for FedRcSettings {
         self.components.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<work::TrainMixed>(
+            Phase::Train,
+            self.components.training.schedule.rounds,
+            "the mean of the models of each component",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         if setup.model.classes() == 0 {
             let fault = format!("{}: it weighs rows by their classes; the target is a number", setup.place);

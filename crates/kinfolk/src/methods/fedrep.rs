@@ -45,6 +45,10 @@ impl MethodSettings for FedRepSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        self.layer.discloses_shared()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let home = setup.model.layout().last_layer();
         let work = AtHomeWork {

@@ -47,6 +47,21 @@ impl MethodSettings for FedSoftSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Shares>(
+                Phase::Train,
+                self.training.schedule.rounds.div_ceil(self.interval),
+                "how much of each cluster a client is",
+            ),
+            Disclosure::single::<Train>(
+                Phase::Train,
+                self.training.schedule.rounds,
+                "means of models, weighted by shares of clusters",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters)?;
         setup.want_room_for_models("clusters", self.clusters)?;

@@ -37,6 +37,14 @@ impl MethodSettings for FesemSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::single::<Train>(
+            Phase::Train,
+            self.training.schedule.rounds,
+            "clusters of models, and the means in them",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         setup.want_clients("clusters", self.clusters)?;

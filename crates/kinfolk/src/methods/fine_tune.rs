@@ -47,6 +47,14 @@ impl MethodSettings for FineTuneSettings {
         Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0 })
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::sums::<Train>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models"),
+            Disclosure::single::<Train>(Phase::Train, 1, "a model of its own, which stays with it")
+                .without_vector::<Train>(),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = State { models: PersonalModels::over(&setup)?, averaged: false, tuned: false };
         Ok(Box::new(FineTuned { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

@@ -37,6 +37,12 @@ impl MethodSettings for HierarchicalSettings {
         self.objective.client.needs(self.missing)
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let mut all = self.objective.discloses(ability);
+        all.push(personal::fit::discloses_fit(ability, Phase::Train));
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let problem = Problem::with_groups(&setup, &self.objective.client)?;
         let preparation = Preparation::new(&setup, &self.objective, &problem, false)?;

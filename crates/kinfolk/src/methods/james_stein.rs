@@ -43,6 +43,16 @@ impl MethodSettings for JamesSteinSettings {
         self.client.needs(self.missing)
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let mut all = self.client.discloses(ability);
+        all.push(Disclosure::single::<Respond>(Phase::Train, 1, "how every client's own estimate is shrunk"));
+        all.push(
+            Disclosure::single::<Respond>(Phase::Train, 1, "a model of its own, which stays with it")
+                .without_vector::<Respond>(),
+        );
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let width = setup.model.layout().len();
         if width <= 3 {

@@ -72,10 +72,24 @@ impl MethodSettings for L2gdSettings {
         self.objective.client.needs(self.missing)
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        discloses(&self.objective, &self.stepping, ability)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let choice = Choice::new(&setup, self.step, self.stepping, self.coins == CoinCount::One)?;
         build(&setup, &self.objective, choice, Plain)
     }
+}
+
+/// What clients tell in either algorithm.
+pub(super) fn discloses(objective: &Objective, stepping: &Stepping, ability: Ability) -> Vec<Disclosure> {
+    let mut all = objective.discloses(ability);
+    if stepping.smoothness.is_none() {
+        all.push(Disclosure::single::<work::Curvature>(Phase::Start, 1, "how long the steps may be"));
+    }
+    all.push(Disclosure::sums::<Advance>(Phase::Train, 1, "means of personal models").as_needed());
+    all
 }
 
 /// Algorithm 1, or with the steps of another algorithm that one.

@@ -35,6 +35,10 @@ impl MethodSettings for LgFedAvgSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        self.layer.discloses_shared()
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let layout = setup.model.layout();
         let home = between(&layout.last_layer(), layout.len());

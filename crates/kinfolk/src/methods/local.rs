@@ -53,6 +53,20 @@ impl MethodSettings for LocalSettings {
         }
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        if self.solve == SolveBy::Exact {
+            return vec![
+                Disclosure::single::<Minimise>(Phase::Train, 1, "a model of its own, which stays with it")
+                    .without_vector::<Minimise>(),
+            ];
+        }
+        let rounds = self.training.schedule.rounds;
+        vec![
+            Disclosure::single::<Train>(Phase::Train, rounds, "a model of its own, which stays with it")
+                .without_vector::<Train>(),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let exact = self.solve == SolveBy::Exact;
         if exact {

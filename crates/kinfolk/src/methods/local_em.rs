@@ -20,6 +20,17 @@ impl MethodSettings for LocalEmSettings {
     const SUMMARY: &str = "EM for a mixture on every client alone";
     const WANTS: Ability = Ability::Mixture;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<work::FitMixture>(Phase::Start, 1, "a model of its own, which stays with it")
+                .without_vector::<work::FitMixture>(),
+            Disclosure::single::<work::FitMixture>(Phase::Train, 4, "a model of its own, which stays with it")
+                .without_vector::<work::FitMixture>(),
+            Disclosure::single::<StepMixture>(Phase::Train, 1, "a model of its own, which stays with it")
+                .without_vector::<StepMixture>(),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalEm {
             training: MixtureTraining::with_own_scatter(&setup, &self.fits, 1)?,

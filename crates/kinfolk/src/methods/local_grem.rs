@@ -27,6 +27,13 @@ impl MethodSettings for LocalGrEmSettings {
     const SUMMARY: &str = "gradient EM for a mixture on every client alone";
     const WANTS: Ability = Ability::Mixture;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        let mut all = discloses_fits(self.rounds, false);
+        let what = "a mixture of its own, which stays with it";
+        all.push(Disclosure::single::<StepMixture>(Phase::Train, self.rounds, what).without_vector::<StepMixture>());
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(LocalGrEm {
             training: MixtureTraining::with_own_scatter(&setup, &self.fits, 1)?,

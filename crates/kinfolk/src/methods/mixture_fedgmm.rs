@@ -27,6 +27,10 @@ impl MethodSettings for MixtureFedGmmSettings {
     const PAPER: &str = "Wu, Zhang, Yang, Yu, Zhang, Wang 2023";
     const WANTS: Ability = Ability::Mixture;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        discloses_shared(&self.common)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         SharedComponents::ready(&setup, self.common, Place::Server)
     }

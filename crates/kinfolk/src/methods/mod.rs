@@ -12,7 +12,7 @@ pub mod room;
 mod setup;
 
 pub(crate) use auto::networks::{NetworkClient, NetworkRung, Networks, NetworksFound};
-pub(crate) use auto::{Begun, FamilyModel, Intervals, Study};
+pub(crate) use auto::{Begun, FamilyModel, Intervals, Study, study_discloses};
 pub(crate) use mixtures::components::choose_components;
 pub(crate) use mixtures::study::{
     ComponentClient, ComponentModel, MixtureWishes, OwnMixture, covariance_of, study_components,
@@ -25,7 +25,8 @@ pub(crate) use single_model::pooled_minimiser;
 use crate::aggregate::{Sum, Weight};
 use crate::assignment::Assignment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::work::{Keep, Run, Start, Train};
+use crate::federation::disclosure::{Disclosure, Told};
+use crate::federation::work::{self, Keep, Run, Start, Train};
 use crate::federation::{Answers, Ask, By, Federation, Gather, OrderAnswers, Params, Phase, Recipients};
 use crate::groups::Groups;
 use crate::models::{Ability, Model};
@@ -67,6 +68,8 @@ pub struct MethodKind {
     /// How much it uses the rows of every client, with so many steps in a pass; why that cannot be hidden row by row, otherwise.
     #[doc(hidden)]
     pub exposure: fn(&Settings, u64) -> Hidable,
+    /// What it has clients tell, of a model with which so much can be done; nothing where it does not say.
+    pub discloses: fn(&Settings, Ability) -> Vec<Disclosure>,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes a method that is ready to run.
@@ -107,6 +110,13 @@ pub trait MethodSettings: Declared {
         Err(Self::SHOWS_ROWS)
     }
 
+    /// What it has clients tell, of a model with which so much can be done: the declaration that is shown before anything is
+    /// sent, and that tests hold it to. A method that does not say has none.
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let _ = ability;
+        Vec::new()
+    }
+
     /// Makes a method that is ready to run.
     fn build(self, setup: Setup) -> Result<Box<dyn Method>>;
 }
@@ -127,6 +137,9 @@ impl MethodKind {
             wants: S::WANTS,
             particular: S::PARTICULAR,
             exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
+            discloses: |settings, ability| {
+                S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability))
+            },
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -144,6 +157,7 @@ impl MethodKind {
             wants: Ability::Descent,
             particular: false,
             exposure: |_, _| Err("nothing is known of what a method of one's own asks of its clients"),
+            discloses: |_, _| Vec::new(),
             check: |_, _, _| {},
             build,
         }
@@ -221,8 +235,10 @@ pub mod prelude {
     pub use crate::aggregate::{Sum, Weight};
     pub use crate::assignment::Assignment;
     pub use crate::error::{Error, ErrorKind, Result};
+    pub use crate::federation::disclosure::Disclosure;
     pub use crate::federation::work::{Choose, Evaluate, Gradient, Losses, Train};
     pub use crate::federation::{Answers, Ask, By, Gather, Params, Phase, Recipients};
+    pub use crate::models::Ability;
     pub use crate::rng::Key;
     pub use crate::training::{Amount, Optimiser, Plan, Portion, Sample, Then};
 }

@@ -39,6 +39,10 @@ impl MethodSettings for MrMtlSettings {
         self.layer.training.schedule.exposure(pass)
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Train>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
         Ok(Box::new(MrMtl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

@@ -25,6 +25,13 @@ impl MethodSettings for NaiveAverageSettings {
         self.solving.needs()
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        vec![Disclosure {
+            told: Told::Sums,
+            ..self.solving.discloses(ability, Phase::Train, "the mean of the clients' best models")
+        }]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(ClusterMeans::of_all(setup.rows.len(), self.solving.solve(&setup)?)))
     }

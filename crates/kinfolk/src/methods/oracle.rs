@@ -30,6 +30,14 @@ impl MethodSettings for OracleSettings {
         Needs { truth: true, ..self.training.needs() }
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<Train>(
+            Phase::Train,
+            self.training.schedule.rounds,
+            "the mean of models in each cluster",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clusters = setup.true_clusters()?;
         let models = setup.random_models(clusters.clusters())?;

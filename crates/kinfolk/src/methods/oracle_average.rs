@@ -26,6 +26,13 @@ impl MethodSettings for OracleAverageSettings {
         Needs { truth: true, ..self.solving.needs() }
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        vec![Disclosure {
+            told: Told::Sums,
+            ..self.solving.discloses(ability, Phase::Train, "the mean of the best models in each cluster")
+        }]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(ClusterMeans::inside(setup.true_clusters()?, self.solving.solve(&setup)?)))
     }

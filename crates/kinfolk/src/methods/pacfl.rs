@@ -53,6 +53,17 @@ impl MethodSettings for PacflSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Subspace>(Phase::Start, 1, "clusters of clients whose rows lie in similar directions"),
+            Disclosure::sums::<Train>(
+                Phase::Train,
+                self.training.schedule.rounds,
+                "the mean of models in each cluster",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_room_for_pairs(16)?;
         setup.want_clients("clusters", self.until.clusters.unwrap_or(1))?;

@@ -51,6 +51,14 @@ impl MethodSettings for PerFedAvgSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::sums::<MetaTrain>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models"),
+            Disclosure::single::<Train>(Phase::Train, 1, "a model of its own, which stays with it")
+                .without_vector::<Train>(),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = State { models: PersonalModels::over(&setup)?, tuned: false };
         Ok(Box::new(PerFedAvg { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

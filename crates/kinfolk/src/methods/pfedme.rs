@@ -48,6 +48,10 @@ impl MethodSettings for PfedMeSettings {
         self.layer.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<TrainNearby>(Phase::Train, self.layer.training.schedule.rounds, "the mean of models")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
         Ok(Box::new(PfedMe { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))

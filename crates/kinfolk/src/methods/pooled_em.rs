@@ -24,6 +24,10 @@ impl MethodSettings for PooledEmSettings {
     const SUMMARY: &str = "EM for one mixture on everybody's rows together";
     const WANTS: Ability = Ability::Mixture;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        discloses_pooled(&self.common)
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Pooled::ready(&setup, self.common, None)
     }

@@ -41,6 +41,14 @@ impl MethodSettings for ScaffoldSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::sums::<TrainCorrected>(
+            Phase::Train,
+            self.training.schedule.rounds,
+            "the means of models and of corrections",
+        )]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         let state = State { control: Arc::new(vec![0.0; model.len()]), model, stamps: vec![0; setup.rows.len()] };

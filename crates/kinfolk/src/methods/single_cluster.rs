@@ -38,6 +38,15 @@ impl MethodSettings for SingleClusterSettings {
     const PAPER: &str = "baseline; L2GD, pFedMe, Ditto";
     const WANTS: Ability = Ability::Minimiser;
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let mut all = match self.strength {
+            Some(_) => Vec::new(),
+            None => personal::preparation::discloses_tuning(self.grid.as_ref(), self.folds, ability),
+        };
+        all.push(personal::fit::discloses_fit(ability, Phase::Train));
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let clients = setup.rows.len();
         let problem = Problem::new(&setup, Families::one(clients), self.loss)?;

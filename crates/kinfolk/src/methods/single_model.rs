@@ -27,6 +27,10 @@ impl MethodSettings for SingleModelSettings {
     const SUMMARY: &str = "one model for everybody, exactly";
     const WANTS: Ability = Ability::Minimiser;
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        vec![personal::fit::discloses_pooled(ability, Phase::Train)]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let problem = Problem::new(&setup, Families::one(setup.rows.len()), self.loss)?;
         let state = State { model: problem.start.clone(), converged: false };

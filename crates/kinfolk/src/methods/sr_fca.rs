@@ -70,6 +70,20 @@ impl MethodSettings for SrFcaSettings {
         self.bottom_up.training.needs()
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let rounds = self.bottom_up.training.schedule.rounds.saturating_mul(self.refinements);
+        let (what, told) =
+            ("the mean of models in each cluster", if self.trim > 0.0 { Told::Single } else { Told::Sums });
+        let training = match self.averaging {
+            Averaging::Gradients => Disclosure::single::<Gradient>(Phase::Train, rounds, what),
+            _ => Disclosure::single::<Train>(Phase::Train, rounds, what),
+        };
+        let mut all = self.bottom_up.discloses(ability);
+        all.push(Disclosure { told, ..training });
+        all.push(Disclosure::single::<Losses>(Phase::Train, self.refinements, "who belongs to which cluster"));
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(SrFca {
             start: setup.common_start()?,

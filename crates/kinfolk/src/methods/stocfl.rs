@@ -40,6 +40,17 @@ impl MethodSettings for StoCflSettings {
         self.training.needs()
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![
+            Disclosure::single::<Gradient>(Phase::Train, 1, "clusters of clients with similar gradients"),
+            Disclosure::sums::<Train>(
+                Phase::Train,
+                2 * self.training.schedule.rounds,
+                "the means of models, in clusters and of all",
+            ),
+        ]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_room_for_models("alike", 2 * setup.rows.len())?;
         setup.want_room_for_pairs(16)?;

@@ -29,6 +29,14 @@ impl MethodSettings for TgmmSettings {
     const PAPER: &str = "Wang, Zhou, Xiao and others 2021";
     const WANTS: Ability = Ability::Mixture;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        let mut all = discloses_fits(1, true);
+        let (rounds, what) = (self.common.until.rounds, "the centres of components");
+        all.push(Disclosure::single::<StepMixture>(Phase::Train, rounds, what));
+        all.push(discloses_delivery());
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(Tgmm {
             strength: self.strength,

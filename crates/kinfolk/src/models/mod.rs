@@ -134,6 +134,11 @@ impl Ability {
         self >= Self::Mixture
     }
 
+    /// Whether clients find the exact minimiser of their loss.
+    pub(crate) fn solves_exactly(self) -> bool {
+        !self.of_mixture() && self >= Self::Minimiser
+    }
+
     /// Whether it satisfies a method that wants this much.
     #[doc(hidden)]
     pub fn suffices(self, wanted: Self) -> bool {

@@ -7,9 +7,11 @@
 //! | `models.rs` | writes its models |
 //! | `files.rs`, `folder.rs` | what is in a run folder, how it is protected, and checkpoints |
 //! | `venue.rs` | where the clients are |
+//! | `disclosures.rs` | what clients would tell, before anything is sent |
 //! | `options.rs` | how to run, and who watches |
 
 mod columns;
+mod disclosures;
 #[doc(hidden)]
 pub mod files;
 mod folder;
@@ -21,6 +23,8 @@ pub(crate) mod seed;
 #[doc(hidden)]
 pub mod venue;
 
+#[doc(hidden)]
+pub use disclosures::Disclosures;
 pub use options::{Options, Unwatched, Watch, checkpoint_every};
 
 use crate::data::schema::Schema;

@@ -44,6 +44,7 @@ impl Traffic {
     }
 }
 
+/// The traffic of every phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     phases: BTreeMap<Phase, Traffic>,
@@ -53,6 +54,7 @@ const COUNT: u64 = 4;
 const NUMBER: u64 = 8;
 
 impl Meter {
+    /// That of one phase.
     pub fn of(&self, phase: Phase) -> Traffic {
         self.phases.get(&phase).copied().unwrap_or_default()
     }

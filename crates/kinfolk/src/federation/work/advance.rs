@@ -162,6 +162,11 @@ impl Advance {
     }
 }
 
+impl Telling for Advance {
+    const TELLS: Tells = Tells::numbers("its mean loss, and how long a vector of its own is")
+        .with_vector("combinations of the vectors it keeps, its own model among them");
+}
+
 impl Kind for Advance {
     fn needs(&self) -> Needs<'_> {
         let added = self.blend.iter().flat_map(|blend| &blend.add).map(|addend| addend.model);

@@ -74,6 +74,11 @@ impl CheckPredictions {
     }
 }
 
+impl Telling for CheckPredictions {
+    const TELLS: Tells = Tells::numbers("sums of the losses of its held-out rows, and of their squares, in two halves")
+        .with_counts("these rows counted by the size of their residuals or by their probabilities");
+}
+
 impl Kind for CheckPredictions {
     fn needs(&self) -> Needs<'_> {
         let models: Vec<usize> = self.blend.iter().map(|(model, _)| *model).chain(self.plan.centres()).collect();

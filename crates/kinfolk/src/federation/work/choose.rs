@@ -14,6 +14,12 @@ pub struct Choose {
     pub then: Then,
 }
 
+impl Telling for Choose {
+    const TELLS: Tells = Tells::numbers("its mean loss with the model it chose")
+        .with_vector("its model after local steps from there, or the gradient")
+        .with_counts("which of the models it chose");
+}
+
 impl Kind for Choose {
     fn needs(&self) -> Needs<'_> {
         let needs = match &self.then {

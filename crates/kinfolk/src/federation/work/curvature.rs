@@ -26,6 +26,10 @@ impl Answer for Curvatures {
     }
 }
 
+impl Telling for Curvature {
+    const TELLS: Tells = Tells::numbers("how much its loss curves: most, least, and a bound for single rows");
+}
+
 impl Kind for Curvature {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)

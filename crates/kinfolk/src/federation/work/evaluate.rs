@@ -139,6 +139,11 @@ fn score_mixture(context: &ClientContext, models: &[usize], shares: &[f64], rows
     Ok(score)
 }
 
+impl Telling for Evaluate {
+    const TELLS: Tells = Tells::numbers("its losses with the models that are scored, on training and on held-out rows")
+        .with_counts("which model suits it best, its held-out rows, and how many of them are predicted right");
+}
+
 impl Kind for Evaluate {
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.with.models(), Capability::Any).stamp(self.with.stamp())

@@ -39,6 +39,10 @@ impl FineTune {
     }
 }
 
+impl Telling for FineTune {
+    const TELLS: Tells = Tells::numbers("losses on parts of its held-out rows after training on from models");
+}
+
 impl Kind for FineTune {
     fn needs(&self) -> Needs<'_> {
         let models: Vec<usize> = self.trials.iter().map(|trial| trial.from).chain(self.plan.centres()).collect();

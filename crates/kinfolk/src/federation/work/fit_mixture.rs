@@ -105,6 +105,12 @@ impl FitMixture {
 
 impl HasLoss for Fitted {}
 
+impl Telling for FitMixture {
+    const TELLS: Tells = Tells::numbers("how likely its rows are, and the smallest weight of a component")
+        .with_vector("the mixture that fits its rows: centres, and scatter or weights where these are asked for")
+        .with_counts("whether the fit came to an end");
+}
+
 impl Kind for FitMixture {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Mixture).keeping(self.keep)

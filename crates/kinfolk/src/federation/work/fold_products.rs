@@ -153,6 +153,11 @@ pub(super) fn misfit() -> Error {
     Error::federation("coefficients that do not fit the clients' columns")
 }
 
+impl Telling for FoldProducts {
+    const TELLS: Tells = Tells::numbers("products of its columns and its target, summed over each fold of its rows")
+        .with_counts("the rows of each fold");
+}
+
 impl Kind for FoldProducts {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)

@@ -12,6 +12,10 @@ pub struct Gradient {
     pub sample: Sample,
 }
 
+impl Telling for Gradient {
+    const TELLS: Tells = Tells::numbers("its mean loss").with_vector("the gradient of its mean loss");
+}
+
 impl Kind for Gradient {
     fn needs(&self) -> Needs<'_> {
         Needs::new(std::slice::from_ref(&self.of), Capability::Gradients).on(self.sample.on)

@@ -33,6 +33,13 @@ impl Answer for LossesByFold {
     }
 }
 
+impl Telling for HeldOutLosses {
+    const TELLS: Tells = Tells::numbers(
+        "sums of the losses of its held-out rows, and of their squares, with several models and a stack of them",
+    )
+    .with_counts("how many of these rows are predicted right");
+}
+
 impl Kind for HeldOutLosses {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)

@@ -41,6 +41,11 @@ impl Answer for Interpolated {
 
 impl HasLoss for Interpolated {}
 
+impl Telling for Interpolate {
+    const TELLS: Tells = Tells::numbers("its mean loss before the steps, and the share of its own model")
+        .with_vector("its copy of the common model after local steps");
+}
+
 impl Kind for Interpolate {
     fn needs(&self) -> Needs<'_> {
         Needs::new(vec![self.model], Capability::Gradients).on(self.plan.sample.on).stamp(self.stamp).keeping(true)

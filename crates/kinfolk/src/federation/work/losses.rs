@@ -12,6 +12,10 @@ pub struct Losses {
     pub on: Portion,
 }
 
+impl Telling for Losses {
+    const TELLS: Tells = Tells::numbers("its mean loss with each model it is sent");
+}
+
 impl Kind for Losses {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.of, Capability::Any).on(self.on)

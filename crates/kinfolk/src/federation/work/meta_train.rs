@@ -18,6 +18,11 @@ pub struct MetaTrain {
     pub difference: Option<f64>,
 }
 
+impl Telling for MetaTrain {
+    const TELLS: Tells =
+        Tells::numbers("its mean loss before the steps").with_vector("its model after local meta-steps");
+}
+
 impl Kind for MetaTrain {
     fn needs(&self) -> Needs<'_> {
         Needs::new(vec![self.model], Capability::Gradients).on(self.plan.sample.on)

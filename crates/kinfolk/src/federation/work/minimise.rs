@@ -11,6 +11,10 @@ pub struct Minimise {
     pub keep: bool,
 }
 
+impl Telling for Minimise {
+    const TELLS: Tells = Tells::numbers("the loss there").with_vector("the model with the smallest loss on its rows");
+}
+
 impl Kind for Minimise {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent).keeping(self.keep)

@@ -9,6 +9,7 @@ mod reply;
 
 use super::client::context::ClientContext;
 use super::client::guard::{Cost, Load};
+pub(super) use super::disclosure::{Telling, Tells};
 use crate::error::{Error, Result};
 use crate::families::{Histogram, Reliability};
 use crate::mixture::{Detail, Rows, Shape, Statistics};
@@ -23,6 +24,8 @@ use std::borrow::Cow;
 
 /// The type of the answers to a kind of work. Apart from `Kind`, which must be usable as a trait object.
 pub trait TypedWork: Into<Work> {
+    /// The name of the kind.
+    const NAME: &'static str;
     /// What comes back from every client, apart from a vector.
     type Answer: Answer;
 }
@@ -40,6 +43,7 @@ macro_rules! kinds {
         }
 
         impl TypedWork for $kind {
+            const NAME: &'static str = $name;
             type Answer = $answer;
         })*
 
@@ -52,11 +56,23 @@ macro_rules! kinds {
         }
 
         impl Work {
+            /// The names of all kinds.
+            pub const NAMES: &[&str] = &[$($name),*];
+
             /// The name of its kind.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Work::$kind(_) => $name,)*
                 }
+            }
+
+            /// What an answer to it tells, in words.
+            pub fn tells(&self) -> String {
+                let tells = match self {
+                    $(Work::$kind(_) => <$kind as Telling>::TELLS,)*
+                };
+                let sends = self.sends(1);
+                tells.of([self.sends_vector(), sends.numbers > 0, sends.counts > 0])
             }
         }
 

@@ -90,6 +90,12 @@ impl Move {
     }
 }
 
+impl Telling for MoveColumns {
+    const TELLS: Tells =
+        Tells::numbers("by how much predictions for its rows change where a column is changed, summed")
+            .with_counts("how many rows were looked at");
+}
+
 impl Kind for MoveColumns {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.of[..], Capability::Descent)

@@ -11,6 +11,10 @@ pub struct Receive {
     pub(crate) keep: bool,
 }
 
+impl Telling for Receive {
+    const TELLS: Tells = Tells::NOTHING;
+}
+
 impl Kind for Receive {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.models, Capability::Any).keeping(self.keep)

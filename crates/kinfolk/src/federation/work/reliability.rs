@@ -22,6 +22,11 @@ impl Answer for Reliability {
     }
 }
 
+impl Telling for CountProbabilities {
+    const TELLS: Tells =
+        Tells::counts("its held-out rows counted by the probabilities they were given, and how many came true");
+}
+
 impl Kind for CountProbabilities {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)

@@ -25,6 +25,10 @@ impl Answer for Histogram {
     }
 }
 
+impl Telling for Residuals {
+    const TELLS: Tells = Tells::counts("its held-out rows counted by the size of their residuals");
+}
+
 impl Kind for Residuals {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Descent)

@@ -54,6 +54,11 @@ impl Answer for Responded {
 
 impl HasLoss for Responded {}
 
+impl Telling for Respond {
+    const TELLS: Tells = Tells::numbers("its loss, and how far its own model is from the centre")
+        .with_vector("its smallest loss as a quadratic of the centre");
+}
+
 impl Kind for Respond {
     fn needs(&self) -> Needs<'_> {
         Needs::new(std::slice::from_ref(&self.pull.centre), Capability::Descent).on(self.on).keeping(self.keep)

@@ -106,6 +106,13 @@ impl Answer for MixtureScores {
     }
 }
 
+impl Telling for ScoreMixtures {
+    const TELLS: Tells = Tells::numbers(
+        "how likely its held-out rows are under the mixtures that may serve it, and its weights of their components",
+    )
+    .with_counts("its held-out rows, counted by how likely they are");
+}
+
 impl Kind for ScoreMixtures {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Mixture)

@@ -9,6 +9,10 @@ pub struct Shares {
     pub(crate) among: Vec<usize>,
 }
 
+impl Telling for Shares {
+    const TELLS: Tells = Tells::numbers("the share of its rows that each model fits best");
+}
+
 impl Kind for Shares {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.among, Capability::Descent)

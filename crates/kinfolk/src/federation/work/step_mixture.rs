@@ -61,6 +61,12 @@ fn draw(sample: &Sample, client: &Client, step: u32) -> Option<Vec<u32>> {
     Some(picked)
 }
 
+impl Telling for StepMixture {
+    const TELLS: Tells = Tells::numbers("how likely its rows are, and the smallest weight of a component")
+        .with_vector("its mixture after the step, or sums of its rows by component")
+        .with_counts("whether the step came to an end");
+}
+
 impl Kind for StepMixture {
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.model.as_slice(), Capability::Mixture).stamp(self.from).keeping(self.from.is_some())

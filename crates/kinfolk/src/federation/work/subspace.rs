@@ -13,6 +13,10 @@ pub struct Subspace {
     pub columns: u32,
 }
 
+impl Telling for Subspace {
+    const TELLS: Tells = Tells::NOTHING.with_vector("the first directions in which its rows lie");
+}
+
 impl Kind for Subspace {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Any)

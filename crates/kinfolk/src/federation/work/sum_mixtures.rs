@@ -117,6 +117,12 @@ pub(super) fn malformed(folds: Folds, mixtures: usize) -> Option<&'static str> {
     (mixtures == 0).then_some("has no mixture")
 }
 
+impl Telling for SumMixtures {
+    const TELLS: Tells = Tells::numbers("how likely its held-out rows are under each mixture")
+        .with_vector("sums of its rows by component of each mixture")
+        .with_counts("its held-out rows for each mixture");
+}
+
 impl Kind for SumMixtures {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Mixture)

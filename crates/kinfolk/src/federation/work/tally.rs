@@ -16,6 +16,10 @@ pub struct Tally {
 
 const MOST_CLASSES: u32 = 1 << 24;
 
+impl Telling for Tally {
+    const TELLS: Tells = Tells::NOTHING.with_vector("its held-out rows counted by component and class");
+}
+
 impl Kind for Tally {
     fn needs(&self) -> Needs<'_> {
         Needs::new(self.with.models(), Capability::Mixture).stamp(self.with.stamp())

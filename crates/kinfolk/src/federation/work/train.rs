@@ -65,6 +65,10 @@ impl Train {
     }
 }
 
+impl Telling for Train {
+    const TELLS: Tells = Tells::numbers("its mean loss before the steps").with_vector("its model after local steps");
+}
+
 impl Kind for Train {
     fn needs(&self) -> Needs<'_> {
         let models: Vec<usize> = self.from.model().into_iter().chain(self.plan.centres()).collect();

@@ -17,6 +17,11 @@ pub struct TrainCorrected {
     pub plan: Plan,
 }
 
+impl Telling for TrainCorrected {
+    const TELLS: Tells = Tells::numbers("its mean loss before the steps")
+        .with_vector("its model after local steps, and how much its correction has changed");
+}
+
 impl Kind for TrainCorrected {
     fn needs(&self) -> Needs<'_> {
         Needs::new(vec![self.model, self.control], Capability::Gradients)

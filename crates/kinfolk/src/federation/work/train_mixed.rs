@@ -68,6 +68,11 @@ impl TrainMixed {
     }
 }
 
+impl Telling for TrainMixed {
+    const TELLS: Tells = Tells::numbers("the loss of the mixture, and how much of each model it is")
+        .with_vector("a model for each component after local steps, and the classes that each explains");
+}
+
 impl Kind for TrainMixed {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&self.models, Capability::Gradients).on(self.plan.sample.on)

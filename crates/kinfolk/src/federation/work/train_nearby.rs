@@ -19,6 +19,11 @@ pub struct TrainNearby {
     pub inner_step: f64,
 }
 
+impl Telling for TrainNearby {
+    const TELLS: Tells =
+        Tells::numbers("its mean loss before the steps").with_vector("its copy of the common model after local steps");
+}
+
 impl Kind for TrainNearby {
     fn needs(&self) -> Needs<'_> {
         Needs::new(vec![self.model], Capability::Gradients).on(self.plan.sample.on).keeping(true)

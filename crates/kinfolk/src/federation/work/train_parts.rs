@@ -64,6 +64,11 @@ impl TrainParts {
     }
 }
 
+impl Telling for TrainParts {
+    const TELLS: Tells = Tells::numbers("its mean loss before the steps")
+        .with_vector("the shared parameters of its model after local steps");
+}
+
 impl Kind for TrainParts {
     fn needs(&self) -> Needs<'_> {
         let needs = Needs::new(vec![self.shared], Capability::Descent).stamp(Some(self.stamp)).keeping(true);

@@ -23,6 +23,10 @@ impl Validate {
     }
 }
 
+impl Telling for Validate {
+    const TELLS: Tells = Tells::numbers("losses on a fold of its rows of models learned from the others");
+}
+
 impl Kind for Validate {
     fn needs(&self) -> Needs<'_> {
         let centres: Vec<usize> = self.trials.iter().map(|trial| trial.centre).collect();

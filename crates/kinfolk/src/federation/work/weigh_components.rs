@@ -77,6 +77,12 @@ impl Answer for Vec<Weighed> {
     }
 }
 
+impl Telling for WeighComponents {
+    const TELLS: Tells =
+        Tells::numbers("how often each component of each mixture occurs among its rows, in all and by fold")
+            .with_counts("the rows of each fold");
+}
+
 impl Kind for WeighComponents {
     fn needs(&self) -> Needs<'_> {
         Needs::new(&[][..], Capability::Mixture)

@@ -41,6 +41,19 @@ settings! {
     }
 }
 
+/// What clients tell in the study of linear models.
+pub(crate) fn study_discloses() -> Vec<Disclosure> {
+    let (families, tests) =
+        ("families, and a model for each client", "what errors to expect, and whether families are sure");
+    let all = [
+        Disclosure::single::<work::FoldProducts>(Phase::Train, 1, families),
+        Disclosure::single::<work::Residuals>(Phase::Train, 1, tests),
+        Disclosure::single::<work::HeldOutLosses>(Phase::Train, 1, tests),
+        Disclosure::single::<work::CountProbabilities>(Phase::Train, 1, tests),
+    ];
+    all.map(Disclosure::as_needed).into()
+}
+
 impl MethodSettings for AutoSettings {
     const NAME: &str = "auto";
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
@@ -53,6 +66,19 @@ impl MethodSettings for AutoSettings {
         let needs = self.training.needs();
         let auto_step = needs.auto_step.map(|step| AutoStep { only_without_minimiser: true, ..step });
         Needs { auto_step, ..needs }
+    }
+
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        let (families, tests) =
+            ("families, and a model for each client", "what errors to expect, and whether they are equal");
+        let of_networks = [
+            Disclosure::sums::<work::Choose>(Phase::Train, 1, families),
+            Disclosure::single::<Train>(Phase::Train, 1, families),
+            Disclosure::single::<work::Losses>(Phase::Train, 1, families),
+            Disclosure::single::<work::FineTune>(Phase::Train, 1, families),
+            Disclosure::single::<work::CheckPredictions>(Phase::Train, 1, tests),
+        ];
+        study_discloses().into_iter().chain(of_networks.map(Disclosure::as_needed)).collect()
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

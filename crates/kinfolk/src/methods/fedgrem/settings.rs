@@ -55,6 +55,14 @@ impl MethodSettings for FedGrEmSettings {
     const PAPER: &str = "Tian, Weng, Feng 2024";
     const WANTS: Ability = Ability::SharedScatter;
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        let mut all = discloses_fits(1, true);
+        let (rounds, what) = (self.common.until.rounds, "the centres of components");
+        all.push(Disclosure::single::<StepMixture>(Phase::Train, rounds.saturating_add(self.contests), what));
+        all.push(discloses_delivery());
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let training = MixtureTraining::new(&setup, &self.common.fits, self.common.orders)?;
         if training.shape.scatter().is_empty() && self.scatter == Scatter::Common {

@@ -30,6 +30,12 @@ impl MethodSettings for OneShotIfcaSettings {
         self.bottom_up.training.needs()
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let (mut all, rounds) = (self.bottom_up.discloses(ability), self.bottom_up.training.schedule.rounds);
+        all.push(Disclosure::sums::<Choose>(Phase::Train, rounds, "clusters, and the mean of models in each"));
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let one_shot = OneShot::new(&setup, self.bottom_up)?;
         let ifca = Ifca::from_models(&setup, one_shot.trainer.clone(), self.weight);

@@ -111,6 +111,26 @@ impl MethodSettings for IfcaSettings {
         }
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let steps = self.step.clone().given().map_or(1, |steps| steps.len());
+        let (lanes, what) = (steps.saturating_mul(self.restarts), "clusters, and where they begin");
+        let mut all = match self.start {
+            StartBy::Farthest => vec![
+                Disclosure::single::<Train>(Phase::Start, self.restarts, what),
+                Disclosure::single::<work::Losses>(Phase::Start, self.restarts, what),
+            ],
+            StartBy::Odcl if ability.solves_exactly() => {
+                vec![Disclosure::single::<work::Minimise>(Phase::Start, 1, what)]
+            }
+            StartBy::Odcl => vec![Disclosure::single::<Train>(Phase::Start, 1, what)],
+            StartBy::Oracle => vec![Disclosure::sums::<work::Gradient>(Phase::Start, 1, what).as_needed()],
+            _ => Vec::new(),
+        };
+        let rounds = self.schedule.rounds.saturating_mul(lanes);
+        all.push(Disclosure::sums::<Choose>(Phase::Train, rounds, "clusters, and the mean of models in each"));
+        all
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(self.make(setup)?))
     }

@@ -69,6 +69,40 @@ settings! {
     }
 }
 
+/// What clients tell of the mixtures that they fit by themselves, so often where the first question got lost; `sent` where centres
+/// leave.
+pub(super) fn discloses_fits(times: usize, sent: bool) -> Vec<Disclosure> {
+    let what = if sent { "centres to begin with" } else { "a mixture of its own, which stays with it" };
+    let fits = [(Phase::Start, times), (Phase::Train, times)];
+    let fit = |(phase, times)| {
+        let fit = Disclosure::single::<FitMixture>(phase, times, what);
+        if sent { fit } else { fit.without_vector::<FitMixture>() }
+    };
+    fits.into_iter().map(fit).collect()
+}
+
+/// What clients tell when they take over what was found.
+pub(super) fn discloses_delivery() -> Disclosure {
+    Disclosure::single::<StepMixture>(Phase::Train, 1, "a mixture of its own, which stays with it")
+        .without_vector::<StepMixture>()
+}
+
+/// What clients tell for one mixture for everybody.
+pub(super) fn discloses_pooled(common: &CommonOrder) -> Vec<Disclosure> {
+    let mut all = discloses_fits(1, true);
+    all.push(Disclosure::single::<work::Losses>(Phase::Start, 1, "which mixture to begin with"));
+    all.push(Disclosure::sums::<StepMixture>(Phase::Train, common.until.rounds, "the mixture of all rows"));
+    all
+}
+
+/// What clients tell for common components with weights of their own.
+pub(super) fn discloses_shared(common: &CommonOrder) -> Vec<Disclosure> {
+    let mut all = discloses_fits(1, true);
+    all.push(Disclosure::sums::<StepMixture>(Phase::Train, common.until.rounds, "the common components"));
+    all.push(discloses_delivery());
+    all
+}
+
 /// How clients fit mixtures and step on from them.
 pub(super) struct MixtureTraining {
     pub(super) shape: Shape,

@@ -47,6 +47,10 @@ impl MethodSettings for LocalKmeansSettings {
         Needs { auto_step, ..Needs::only(self.missing) }
     }
 
+    fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        vec![Disclosure::single::<Train>(Phase::Train, 1, "clusters of the clients' own models, and their means")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters)?;
         let optimiser = self.optimising.optimiser();

@@ -114,6 +114,10 @@ impl MethodSettings for OdclSettings {
         Needs { truth: self.lambda == Some(Lambda::Exact), ..self.solving.needs() }
     }
 
+    fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        vec![self.solving.discloses(ability, Phase::Train, "clusters of the clients' own models, and their means")]
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         setup.want_clients("clusters", self.clusters.unwrap_or(0))?;
         let (lambda, truth) = match self.lambda {

@@ -591,7 +591,7 @@ fn vectors_that_another_kind_of_work_kept_are_refused() {
     let mut ask = Ask::new(Phase::Train, vec![Arc::new(vec![1.0]), Arc::new(vec![1.0])], Gather::Each);
     ask.order(Recipients::All, Train { from: Start::Model(0), plan: plan.clone(), keep: Keep::Instead });
     let stamp = Some(play.federation.ask(&ask).unwrap().stamp);
-    let mut refused = |work: crate::federation::work::Work| {
+    let mut refused = |work: work::Work| {
         ask.orders[0].work = work;
         let error = play.federation.ask(&ask).unwrap_err().to_string();
         assert!(error.contains("3 vectors wanted, found 1"), "{error}");

@@ -16,6 +16,16 @@ settings! {
 }
 
 impl Layer {
+    /// What clients tell of a model of which they share a part.
+    pub(in crate::methods) fn discloses_shared(&self) -> Vec<Disclosure> {
+        let rounds = self.training.schedule.rounds;
+        vec![
+            Disclosure::sums::<work::TrainParts>(Phase::Train, rounds, "the mean of shared parameters"),
+            Disclosure::single::<work::TrainParts>(Phase::Train, 1, "a model of its own, which stays with it")
+                .without_vector::<work::TrainParts>(),
+        ]
+    }
+
     pub(in crate::methods) fn needs(&self) -> Needs {
         Needs { over: self.over.clone(), ..self.training.needs() }
     }

@@ -62,6 +62,21 @@ settings! {
     }
 }
 
+impl BottomUp {
+    /// What clients tell in lines 1 to 4.
+    pub(in crate::methods) fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        let what = "clusters of the clients' own models";
+        let mut all = vec![match self.one_shot_steps.is_none() && ability.solves_exactly() {
+            true => Disclosure::single::<work::Minimise>(Phase::Start, 1, what),
+            false => Disclosure::single::<Train>(Phase::Start, 1, what),
+        }];
+        if self.distance == DistanceBy::CrossLoss {
+            all.push(Disclosure::single::<Losses>(Phase::Start, 1, what));
+        }
+        all
+    }
+}
+
 /// Lines 1 to 4, ready to run.
 pub struct OneShot {
     pub settings: BottomUp,

@@ -84,6 +84,14 @@ impl Solving {
         Needs { auto_step: takes_steps.then_some(step), ..Needs::only(self.missing) }
     }
 
+    /// What clients tell of the model that each finds, once.
+    pub(in crate::methods) fn discloses(&self, ability: Ability, phase: Phase, purpose: &'static str) -> Disclosure {
+        match self.solve != SolveBy::Steps && ability.solves_exactly() {
+            true => Disclosure::single::<Minimise>(phase, 1, purpose),
+            false => Disclosure::single::<Train>(phase, 1, purpose),
+        }
+    }
+
     fn optimiser(&self) -> Optimiser {
         Optimiser::Descent { momentum: 0.0, weight_decay: self.ridge }
     }

@@ -140,6 +140,21 @@ pub struct Fit {
     pub stamps: Vec<u64>,
 }
 
+/// How often clients respond where that is repeated until the centres come to rest.
+fn most_responses(ability: Ability) -> usize {
+    if ability == Ability::Quadratic { 1 } else { MOST_ROUNDS }
+}
+
+/// What clients tell for the exact minimiser, and then of the models they keep.
+pub fn discloses_fit(ability: Ability, phase: Phase) -> Disclosure {
+    Disclosure::sums::<Respond>(phase, 1 + most_responses(ability), "the centres of clusters, exactly")
+}
+
+/// What clients tell for one model for everybody.
+pub fn discloses_pooled(ability: Ability, phase: Phase) -> Disclosure {
+    Disclosure::sums::<Respond>(phase, most_responses(ability), "the model with the smallest loss over all rows")
+}
+
 impl Fit {
     /// A fit that begins with these centres of the clusters and this global one.
     pub fn new(clusters: Vec<Vec<f64>>, global: &[f64], clients: usize) -> Self {

@@ -118,7 +118,22 @@ settings! {
     }
 }
 
+impl Objective {
+    /// What clients tell for strengths that are not given.
+    pub(in crate::methods) fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
+        match self.tune {
+            true => preparation::discloses_tuning(self.grid.as_ref(), self.folds, ability),
+            false => self.client.discloses(ability),
+        }
+    }
+}
+
 impl ClientPull {
+    /// What clients tell for strengths that are not given.
+    pub(in crate::methods) fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        if self.gamma.is_some() { Vec::new() } else { preparation::discloses_estimates() }
+    }
+
     pub(in crate::methods) fn needs(&self, missing: MissingRule) -> Needs {
         let truth = self.grouping.origin() == Origin::Truth;
         Needs { truth, groups: Some(self.grouping.clone()), over: None, missing, auto_step: None }

@@ -63,6 +63,24 @@ pub enum Prepared<'a> {
     NotYet(Progress),
 }
 
+/// The values that are tried where none are given.
+const USUAL: usize = 17;
+
+/// What clients tell for the choice of strengths by cross-validation.
+pub fn discloses_tuning(grid: Option<&Vec<f64>>, folds: u32, ability: Ability) -> Vec<Disclosure> {
+    let times = grid.map_or(USUAL, Vec::len).saturating_mul(folds as usize);
+    let (what, phase) = ("how strongly clients are pulled, by cross-validation", Phase::Start);
+    let responses = Disclosure::sums::<work::Respond>(phase, times, what);
+    let responses = if ability == Ability::Quadratic { responses } else { responses.as_needed() };
+    vec![responses, Disclosure::single::<Validate>(phase, times, what)]
+}
+
+/// What clients tell for the estimate of strengths from variances.
+pub fn discloses_estimates() -> Vec<Disclosure> {
+    let what = "how strongly clients are pulled, from variances";
+    vec![Disclosure::sums::<work::Respond>(Phase::Start, 1, what).as_needed()]
+}
+
 impl Preparation {
     /// As the settings say. `bounded` is for steps, which no pull may overwhelm.
     pub fn new(setup: &Setup, objective: &Objective, problem: &Problem, bounded: bool) -> Result<Self> {
@@ -88,7 +106,7 @@ impl Preparation {
     /// Strengths to be looked for on the grid; with one cluster there is no λ.
     pub fn tuning(setup: &Setup, problem: &Problem, grid: Option<Vec<f64>>, folds: u32) -> Result<Self> {
         want_quadratic(setup, "tuning strengths").map_err(|error| error.hint("give gamma and lambda"))?;
-        let usual = || (0..17).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect();
+        let usual = || (0..USUAL as u32).map(|step| 10f64.powf(-2.0 + 0.25 * f64::from(step))).collect();
         let gammas: Vec<f64> = grid.unwrap_or_else(usual);
         let lambdas = if problem.families.count() == 1 { vec![f64::INFINITY] } else { gammas.clone() };
         Ok(Preparation::Tuning(Tuning { gammas, lambdas, folds, losses: Vec::new(), clients: 0 }))
