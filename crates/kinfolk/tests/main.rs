@@ -20,5 +20,6 @@ mod one_shot;
 mod own_clients;
 mod personal;
 mod privacy;
+mod policy;
 mod runs;
 mod tables;

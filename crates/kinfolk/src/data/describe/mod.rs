@@ -5,6 +5,7 @@ mod bends;
 pub(crate) mod calendar;
 mod description;
 mod interactions;
+mod pool;
 #[doc(hidden)]
 pub mod scaling;
 #[doc(hidden)]

@@ -25,6 +25,7 @@ pub use super::description::{
 };
 pub(crate) use super::interactions::Interacting;
 pub use super::interactions::Interaction;
+pub(crate) use super::pool::pool;
 
 use super::bends::Bends;
 use super::calendar::{Moment, decimal_year, weekday};

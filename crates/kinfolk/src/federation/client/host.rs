@@ -4,7 +4,7 @@ use super::context::ClientContext;
 use super::guard::{Guard, Hiding};
 use crate::compute::{Backend, Batch, Computed, Roster, Threads};
 use crate::data::Client;
-use crate::data::schema::{Description, Schema, describe};
+use crate::data::schema::{Description, Schema, describe, pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Phase;
 use crate::federation::work::{Reply, Work};
@@ -167,7 +167,19 @@ impl Host {
     }
 
     pub(crate) fn describe(&self, client: u32, moments: bool) -> Description {
-        let description = describe(&self.clients[client as usize], moments);
+        self.coarse(describe(&self.clients[client as usize], moments))
+    }
+
+    /// The descriptions of all clients, or for each its share of what describes them `together`.
+    pub(crate) fn describe_all(&self, moments: bool, together: bool) -> Vec<Description> {
+        let mut all: Vec<Description> = self.clients.iter().map(|client| describe(client, moments)).collect();
+        if together {
+            pool(&mut all);
+        }
+        all.into_iter().map(|description| self.coarse(description)).collect()
+    }
+
+    fn coarse(&self, description: Description) -> Description {
         if self.protection.is_empty() { description } else { description.coarse() }
     }
 

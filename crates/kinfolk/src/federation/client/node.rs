@@ -2,6 +2,7 @@
 //! be about, how much work a message may ask for. It is read from `[node]` in the machine's own file, and no message can
 //! change it.
 
+use super::policy::Policy;
 use crate::data::{Client, DataShape};
 use crate::error::{Error, Result};
 use crate::settings::{Declared, Settings, finish, section, settings};
@@ -71,6 +72,10 @@ pub struct Node {
     pub models: Option<PathBuf>,
     /// What one message may ask for.
     pub limits: Limits,
+    /// What may leave at all, and how often.
+    pub policy: Policy,
+    /// The folder in which it is written what was told, where the policy wants to know.
+    pub account: Option<PathBuf>,
 }
 
 /// Where the rows of a machine's clients are.
@@ -144,7 +149,8 @@ impl Node {
     /// A machine with these rows and default limits.
     pub fn new(rows: Rows) -> Self {
         let minimum_rows = NodeSettings::of(&Settings::defaults(NodeSettings::SETTINGS)).minimum_rows;
-        Self { name: None, rows, minimum_rows, models: None, limits: Limits::default() }
+        let (limits, policy) = (Limits::default(), Policy::default());
+        Self { name: None, rows, minimum_rows, models: None, limits, policy, account: None }
     }
 
     /// A process of the run itself, with its share of the clients. Nobody's rows need protection from it.
@@ -156,6 +162,11 @@ impl Node {
     pub fn with_minimum_rows(mut self, minimum_rows: usize) -> Self {
         self.minimum_rows = minimum_rows;
         self
+    }
+
+    /// Whether it is a process of the run itself.
+    pub(super) fn is_part_of_run(&self) -> bool {
+        matches!(self.rows, Rows::Share { .. })
     }
 
     /// Reads a machine's file. Rows that are `given`, such as the user's own code, take precedence over its table. Paths are
@@ -180,10 +191,15 @@ impl Node {
     /// A machine by the keys of its table `[node]`. Paths are relative to this folder; further faults are reported with its own.
     pub fn of_keys(mut node: toml::Table, place: &Path, given: Option<Rows>, mut faults: Vec<Error>) -> Result<Self> {
         let limits = section("node.limits", node.remove("limits"), &mut faults);
+        let policy = section("node.policy", node.remove("policy"), &mut faults);
         let settings = Settings::check("node", NodeSettings::SETTINGS, node, &mut faults);
         let limits = Settings::check("node.limits", Limits::SETTINGS, limits, &mut faults);
+        let policy = Settings::check("node.policy", Policy::SETTINGS, policy, &mut faults);
+        if faults.is_empty() {
+            Policy::check_section("node.policy", &policy, &mut faults);
+        }
         finish(faults)?;
-        let (settings, limits) = (NodeSettings::of(&settings), Limits::of(&limits));
+        let (settings, limits, policy) = (NodeSettings::of(&settings), Limits::of(&limits), Policy::of(&policy));
         let rows = match (given, &settings.table, settings.partition.as_deref().unwrap_or_default()) {
             (Some(rows), ..) => rows,
             (None, Some(_), []) => Rows::Table(TableRows::of(&settings, place)?),
@@ -207,7 +223,12 @@ impl Node {
             None => beside.join("kinfolk-models"),
         };
         let name = settings.name.or_else(host_name);
-        Ok(Self { name, rows, minimum_rows: settings.minimum_rows, models: Some(models), limits })
+        let account = match &policy.account {
+            Some(account) => place.join(account),
+            None => models.with_file_name("kinfolk-account"),
+        };
+        let (minimum_rows, models, account) = (settings.minimum_rows, Some(models), Some(account));
+        Ok(Self { name, rows, minimum_rows, models, limits, policy, account })
     }
 }
 

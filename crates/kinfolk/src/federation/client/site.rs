@@ -4,12 +4,14 @@
 //! A message carries everything needed to answer it except the data, which the machine finds itself, and the clients'
 //! state, which the caller keeps between messages. So each may be answered by a new process.
 
+use super::account::Books;
 use super::guard;
 use super::memory::{Kept, Memories, Memory};
 use super::node::{Limits, Node, Rows, TableRows};
+use super::policy::{Form, Wanted, tells};
 use crate::compute::threads;
 use crate::data::files::Notation;
-use crate::data::schema::{FeaturesSchema, Schema};
+use crate::data::schema::{Description, FeaturesSchema, Schema};
 use crate::data::table::{Small, TableSettings};
 use crate::data::{self, Cells, Client, Features, Part, Population, Source, Targets, table};
 use crate::error::{Error, ErrorKind, Result};
@@ -219,9 +221,37 @@ impl Here {
     }
 }
 
+impl Here {
+    /// Leaves out clients that came since sums left, until they are enough: sums with and without them would tell about them.
+    fn have_wait(&mut self, node: &Node, books: &Books) -> Result<()> {
+        let account = books.read()?;
+        let waiting = node.policy.waiting(&account, self.population.clients.iter().map(|client| client.id.as_str()));
+        let taken: Vec<bool> =
+            self.population.clients.iter().map(|client| !waiting.contains(client.id.as_str())).collect();
+        if !waiting.is_empty() {
+            let names: Vec<&str> = waiting.iter().copied().collect();
+            let least = node.policy.minimum_clients;
+            self.log.push(format!("left out until there are {least} new clients: {}", names.join(", ")));
+            self.left_out += waiting.len();
+        }
+        keep_where(&mut self.population.clients, &taken);
+        keep_where(&mut self.population.outliers, &taken);
+        keep_where(&mut self.places, &taken);
+        Ok(())
+    }
+}
+
 fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter();
     list.retain(|_| kept.next().copied().unwrap_or(true));
+}
+
+/// What an answer tells: for every order, about whom.
+#[derive(Default)]
+struct Told {
+    /// The run that it counts for, where there is one: roll calls are before any.
+    run: Option<String>,
+    clients: Vec<Vec<String>>,
 }
 
 /// The parts of a message that were prepared, and the result.
@@ -273,23 +303,37 @@ impl Site {
     /// at first. No message ends the program. The server may hear [`Error::told`] of an error.
     pub fn answer(&mut self, message: &[u8], state: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
         self.unharmed(|site| {
-            let message = site.read(message)?;
+            let read = site.read(message)?;
             let before = if state.is_empty() { None } else { Some(wire::decode(state)?) };
-            let mut memory = Memory::of(before, &message)?;
-            let reply = site.try_to_answer(message, &mut memory)?;
-            Ok((wire::encode(&reply)?, wire::encode(&memory)?))
+            let mut memory = Memory::of(before, &read)?;
+            if let Some(again) = site.repeated(message) {
+                return Ok((again, state.to_vec()));
+            }
+            let (reply, told) = site.try_to_answer(read, &mut memory)?;
+            let (reply, memory) = (wire::encode(&reply)?, wire::encode(&memory)?);
+            site.settle(message, &reply, told)?;
+            Ok((reply, memory))
         })
     }
 
     /// The same where this process remembers its clients' state, and perhaps a folder: a process that follows goes on with it.
     pub fn answer_from(&mut self, message: &[u8], memories: &mut Memories) -> Result<Vec<u8>> {
-        self.unharmed(|site| wire::encode(&site.remember_and_answer(message, memories)?))
+        self.unharmed(|site| {
+            if let Some(again) = site.repeated(message) {
+                return Ok(again);
+            }
+            let (reply, told) = site.remember_and_answer(message, memories)?;
+            let reply = wire::encode(&reply)?;
+            site.settle(message, &reply, told)?;
+            Ok(reply)
+        })
     }
 
     /// The same with the totals of sums apart, for processes that add these up among themselves.
     pub fn answer_apart(&mut self, message: &[u8], memories: &mut Memories) -> Result<(Vec<u8>, Totals)> {
         self.unharmed(|site| {
-            let mut reply = site.remember_and_answer(message, memories)?;
+            let (mut reply, told) = site.remember_and_answer(message, memories)?;
+            site.settle(message, &[], told)?;
             let totals = match &mut reply {
                 SiteReply::Replies(_, sums) => Totals::take_out(sums),
                 _ => Totals::default(),
@@ -298,12 +342,42 @@ impl Site {
         })
     }
 
-    fn remember_and_answer(&mut self, message: &[u8], memories: &mut Memories) -> Result<SiteReply> {
+    fn remember_and_answer(&mut self, message: &[u8], memories: &mut Memories) -> Result<(SiteReply, Told)> {
         let message = self.read(message)?;
         let mut memory = memories.find(&message)?;
-        let reply = self.try_to_answer(message, &mut memory)?;
+        let answer = self.try_to_answer(message, &mut memory)?;
         memories.keep(memory)?;
-        Ok(reply)
+        Ok(answer)
+    }
+
+    /// Where it is written what was told, if the policy wants to know.
+    fn books(&self) -> Result<Option<Books>> {
+        if !self.node.policy.counts() {
+            return Ok(None);
+        }
+        let folder = self.node.account.as_deref();
+        let folder = folder.ok_or_else(|| Error::settings("node.policy.account: missing, want a folder"))?;
+        Ok(Some(Books::at(folder)))
+    }
+
+    /// The answer to a message that was answered before: what was told costs nothing a second time.
+    fn repeated(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let again = self.books().ok()??.answer_to(message)?;
+        self.about = "the same question again, which gets the same answer".into();
+        Some(again)
+    }
+
+    /// Takes note of what an answer tells, before it leaves; an error if it may not.
+    fn settle(&self, message: &[u8], reply: &[u8], Told { run, clients }: Told) -> Result<()> {
+        let Some(books) = self.books()?.filter(|_| !clients.is_empty()) else { return Ok(()) };
+        let (policy, runs) = (&self.node.policy, self.node.limits.kept);
+        books.settle(message, reply, |account| policy.charge(account, run.as_deref(), &clients, runs))
+    }
+
+    /// The same before it is computed.
+    fn check_account(&self, Told { run, clients }: &Told) -> Result<()> {
+        let Some(books) = self.books()? else { return Ok(()) };
+        self.node.policy.charge(&books.read()?, run.as_deref(), clients, self.node.limits.kept).map(drop)
     }
 
     /// Turns a panic into an error.
@@ -335,17 +409,23 @@ impl Site {
         wire::decode(message)
     }
 
-    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<SiteReply> {
+    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<(SiteReply, Told)> {
         let limits = self.node.limits;
         self.prepare(&message)?;
         self.about = self.describe(&message);
+        let told = self.told_by(&message)?;
+        self.check_account(&told)?;
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
         let changed = || Error::federation("the clients of this machine have changed since the run began");
         let count = prepared.federation.host.clients().len();
-        Ok(match message.request {
+        let reply = match message.request {
+            Request::Export { .. } | Request::Import { .. } if !self.node.is_part_of_run() => {
+                return Err(Error::federation("what clients remember stays on this machine"));
+            }
             Request::Hello { moments } => {
                 memory.clients.clear();
-                SiteReply::Roll(prepared.roll_call(moments, self.node.name.clone()))
+                let together = !self.node.policy.allows_single();
+                SiteReply::Roll(prepared.roll_call(moments, together, self.node.name.clone()))
             }
             Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
@@ -390,7 +470,32 @@ impl Site {
             | Request::Export { .. }
             | Request::Import { .. }
             | Request::Settle { .. } => return Err(changed()),
-        })
+        };
+        Ok((reply, told))
+    }
+
+    /// What the answer to a message tells about whom, unless this machine's policy refuses it.
+    fn told_by(&self, message: &SiteMessage) -> Result<Told> {
+        let Some(prepared) = &self.prepared else { return Ok(Told::default()) };
+        let here = prepared.federation.host.clients();
+        let named = |to: &Option<Vec<u32>>| -> Vec<String> {
+            let named = |list: &Vec<u32>| {
+                list.iter().filter_map(|&client| Some(here.get(client as usize)?.id.clone())).collect()
+            };
+            to.as_ref().map_or_else(|| here.iter().map(|client| client.id.clone()).collect(), named)
+        };
+        let clients = match &message.request {
+            Request::Hello { .. } => vec![named(&None)],
+            Request::Work { orders, .. } => {
+                let form = |order: &SiteOrder| if order.sum.is_some() { Form::OpenSums } else { Form::Single };
+                let wanted = orders.iter().map(|order| Wanted { work: &order.work, form: form(order) });
+                self.node.policy.check_forms(wanted)?;
+                orders.iter().filter(|order| tells(&order.work)).map(|order| named(&order.to)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let run = matches!(message.request, Request::Work { .. }).then(|| message.run.name.clone());
+        Ok(Told { run, clients })
     }
 
     fn describe(&self, message: &SiteMessage) -> String {
@@ -410,7 +515,33 @@ impl Site {
             }
         };
         let label = if message.label.is_empty() { String::new() } else { format!("{}, ", message.label) };
-        format!("{label}{what}, {}", counted(clients, "client"))
+        format!("{label}{what}, {}; {}", counted(clients, "client"), self.disclosure(&message.request))
+    }
+
+    /// What the answer to a request tells the server, in words.
+    fn disclosure(&self, request: &Request) -> String {
+        let of = if self.node.policy.allows_single() { "each client" } else { "all clients together" };
+        match request {
+            Request::Hello { .. } => {
+                format!("tells their names and rows, and of {of} means, deviations and words of columns")
+            }
+            Request::Work { orders, .. } => {
+                let told = orders.iter().filter(|order| tells(&order.work)).map(|order| {
+                    let form =
+                        if order.sum.is_some() { "in sums, but for losses and choices" } else { "of each client" };
+                    format!("{form}: {}", order.work.tells())
+                });
+                let told: BTreeSet<String> = told.collect();
+                if told.is_empty() {
+                    "tells nothing".into()
+                } else {
+                    format!("tells {}", told.into_iter().collect::<Vec<_>>().join("; "))
+                }
+            }
+            Request::Keep { .. } | Request::Settle { .. } => "tells how many are kept, and in which folder".into(),
+            Request::Export { .. } => "tells all that clients remember".into(),
+            Request::Import { .. } => "tells nothing".into(),
+        }
     }
 
     fn prepare(&mut self, message: &SiteMessage) -> Result<()> {
@@ -421,6 +552,9 @@ impl Site {
         }
         let limits = self.node.limits;
         let mut here = self.pool.install(|| self.node.load(&message.data))?;
+        if let Some(books) = self.books()? {
+            here.have_wait(&self.node, &books)?;
+        }
         self.log.append(&mut here.log);
         let clients = std::mem::take(&mut here.population.clients);
         let roll = roll_of(clients.iter().map(|client| client.id.as_str()));
@@ -506,16 +640,18 @@ impl Prepared {
         Ok(KeptModels { clients: clients as u64, place: Some(place_of(folder, &within)) })
     }
 
-    fn roll_call(&self, moments: bool, name: Option<String>) -> Roll {
+    /// Who is there. Columns are described for each client, or for all `together`.
+    fn roll_call(&self, moments: bool, together: bool, name: Option<String>) -> Roll {
         let host = &self.federation.host;
-        let member = |(place, client): (usize, &Client)| Member {
+        let descriptions = host.describe_all(moments, together);
+        let member = |(place, (client, description)): (usize, (&Client, Description))| Member {
             id: client.id.clone(),
             place: self.here.places.get(place).copied(),
             truth: client.truth,
             outlier: self.here.population.outliers.get(place).copied().unwrap_or(false),
-            description: host.describe(place as u32, moments),
+            description,
         };
-        let members = host.clients().iter().enumerate().map(member).collect();
+        let members = host.clients().iter().zip(descriptions).enumerate().map(member).collect();
         let Population { shape, true_clusters, .. } = self.here.population;
         Roll { name, members, left_out: self.here.left_out as u64, shape, true_clusters }
     }

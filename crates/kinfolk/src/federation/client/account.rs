@@ -1,0 +1,263 @@
+//! What a machine has told about its clients, over all runs: kept in a folder of the machine's own, and written before an answer leaves.
+//!
+//! Sums are divided into groups: two clients are in one group if every sum that ever left was over both of them or over neither. All
+//! that can be computed from such sums is about whole groups. So it is enough that no group is small, in whatever order and
+//! about whatever models a server asks. It would not be enough that any two sums differ by several clients: with three at a time,
+//! {1, 2, 3, x} and {4, 5, 6, x} differ from each other and from {1, …, 6} by four, five and five clients, and together tell x.
+
+use crate::disk::lock::Lock;
+use crate::disk::write_atomically;
+use crate::error::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind::NotFound;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a machine has told about its clients.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Account {
+    /// How often anything was told about each client.
+    #[serde(default)]
+    disclosures: BTreeMap<String, u64>,
+    /// The same in each run.
+    #[serde(default)]
+    runs: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The clients that were in sums, divided by which of them were in the same.
+    #[serde(default)]
+    groups: Vec<BTreeSet<String>>,
+}
+
+impl Account {
+    /// Whether no sum has left yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Whether a client was in a sum.
+    pub(super) fn is_known(&self, client: &str) -> bool {
+        self.groups.iter().any(|group| group.contains(client))
+    }
+
+    /// Divides the groups by a sum over these clients; how few would be in a group, if fewer than `least`.
+    pub(super) fn divide(&mut self, clients: &BTreeSet<&str>, least: usize) -> Result<(), usize> {
+        let mut groups = Vec::new();
+        let mut new: BTreeSet<String> = clients.iter().map(|client| client.to_string()).collect();
+        for group in &self.groups {
+            let (inside, outside): (BTreeSet<String>, BTreeSet<String>) =
+                group.iter().cloned().partition(|client| clients.contains(client.as_str()));
+            new.retain(|client| !inside.contains(client));
+            groups.extend([inside, outside]);
+        }
+        groups.push(new);
+        groups.retain(|group| !group.is_empty());
+        match groups.iter().map(BTreeSet::len).find(|members| *members < least) {
+            Some(few) => Err(few),
+            None => {
+                self.groups = groups;
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts what is told, in a run if that is named: the most that was told about one of these clients, in the run and ever. An error
+    /// where the run is new and there are so many `runs` already.
+    pub(super) fn count(
+        &mut self,
+        run: Option<&str>,
+        told: &BTreeMap<&str, u64>,
+        runs: usize,
+    ) -> Result<(u64, u64), usize> {
+        let add = |counts: &mut BTreeMap<String, u64>| {
+            let mut most = 0;
+            for (client, times) in told {
+                let count = counts.entry(client.to_string()).or_default();
+                *count = count.saturating_add(*times);
+                most = most.max(*count);
+            }
+            most
+        };
+        let in_run = match run.filter(|_| !told.is_empty()) {
+            Some(run) if !self.runs.contains_key(run) && self.runs.len() >= runs => return Err(self.runs.len()),
+            Some(run) => add(self.runs.entry(run.into()).or_default()),
+            None => 0,
+        };
+        Ok((in_run, add(&mut self.disclosures)))
+    }
+}
+
+/// The folder of a machine's account: the account itself, and the last answers, as a question whose answer got lost is asked again.
+#[derive(Debug, Clone)]
+pub(super) struct Books {
+    folder: PathBuf,
+}
+
+const FILE: &str = "account.json";
+const ENDING: &str = "answer";
+/// So many answers are kept.
+const ANSWERS: usize = 16;
+/// How long another process may have the account, and how often it is looked whether it still has.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+impl Books {
+    pub(super) fn at(folder: &Path) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// What was told so far.
+    pub(super) fn read(&self) -> Result<Account> {
+        let path = self.folder.join(FILE);
+        match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let message = format!("{}: not the account of what was told: {error}", path.display());
+                let hint = "nothing leaves this machine until it is readable again; without the file all is as if nothing had been told";
+                Error::new(ErrorKind::Io, message).hint(hint)
+            }),
+            Err(error) if error.kind() == NotFound => Ok(Account::default()),
+            Err(error) => Err(Error::io("reading", &path, error)),
+        }
+    }
+
+    /// The answer to this message, if that was given before.
+    pub(super) fn answer_to(&self, message: &[u8]) -> Option<Vec<u8>> {
+        std::fs::read(self.answer_file(message)).ok()
+    }
+
+    /// Writes what was told after an answer, and the answer. `charge` has the account as it is now.
+    pub(super) fn settle(
+        &self,
+        message: &[u8],
+        answer: &[u8],
+        charge: impl FnOnce(&Account) -> Result<Account>,
+    ) -> Result<()> {
+        std::fs::create_dir_all(&self.folder).map_err(|error| Error::io("creating", &self.folder, error))?;
+        let _lock = self.lock()?;
+        let account = charge(&self.read()?)?;
+        let bytes = serde_json::to_vec_pretty(&account)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("writing what was told: {error}")))?;
+        self.forget_answers();
+        write_atomically(&self.folder.join(FILE), &bytes)?;
+        write_atomically(&self.answer_file(message), answer)
+    }
+
+    fn lock(&self) -> Result<Lock> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match Lock::take(&self.folder) {
+                Err(error) if error.kind().is_input() && Instant::now() < until => std::thread::sleep(BETWEEN_LOOKS),
+                lock => return lock,
+            }
+        }
+    }
+
+    fn answer_file(&self, message: &[u8]) -> PathBuf {
+        let digest: String = Sha256::digest(message).iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{digest}.{ENDING}"))
+    }
+
+    /// Removes the oldest answers.
+    fn forget_answers(&self) {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut answers: Vec<(SystemTime, PathBuf)> = entries
+            .filter(|entry| entry.path().extension().is_some_and(|it| it == ENDING))
+            .map(|entry| {
+                let written = entry.metadata().and_then(|found| found.modified());
+                (written.unwrap_or(SystemTime::UNIX_EPOCH), entry.path())
+            })
+            .collect();
+        answers.sort();
+        let surplus = (answers.len() + 1).saturating_sub(ANSWERS);
+        // One that cannot be removed costs room, and nothing else.
+        answers.into_iter().take(surplus).for_each(|(_, path)| drop(std::fs::remove_file(path)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set<'a>(clients: &[&'a str]) -> BTreeSet<&'a str> {
+        clients.iter().copied().collect()
+    }
+
+    #[test]
+    fn nothing_about_few_clients_follows_from_sums() {
+        let mut account = Account::default();
+        let all = ["a", "b", "c", "d", "e", "f", "x"];
+        assert_eq!(account.divide(&set(&all[..2]), 3), Err(2));
+        assert_eq!(account.divide(&set(&all), 3), Ok(()));
+        // All but one, and all but two.
+        assert_eq!(account.divide(&set(&all[..6]), 3), Err(1));
+        assert_eq!(account.divide(&set(&all[..5]), 3), Err(2));
+        assert_eq!(account.divide(&set(&all[..4]), 3), Ok(()), "four, and three others");
+        assert_eq!(account.divide(&set(&all), 3), Ok(()), "the same again");
+        assert_eq!(account.divide(&set(&all[4..]), 3), Ok(()), "the others");
+        // One swapped for another.
+        assert_eq!(account.divide(&set(&["a", "b", "c", "e"]), 3), Err(1));
+        assert_eq!(account.groups.len(), 2);
+    }
+
+    #[test]
+    fn no_combination_of_three_sums_tells_one_client() {
+        // Any two of them differ by four clients or more, and the first two less the third are twice x.
+        let (one, other) = (set(&["1", "2", "3", "x"]), set(&["4", "5", "6", "x"]));
+        let third = set(&["1", "2", "3", "4", "5", "6"]);
+        let apart = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| one.symmetric_difference(other).count();
+        assert_eq!([apart(&one, &other), apart(&one, &third), apart(&other, &third)], [6, 4, 4]);
+        let mut account = Account::default();
+        assert_eq!(account.divide(&one, 3), Ok(()));
+        assert_eq!(account.divide(&other, 3), Err(1), "x alone");
+        assert_eq!(account.divide(&third, 3), Err(1));
+    }
+
+    #[test]
+    fn newcomers_are_a_group_of_their_own() {
+        let mut account = Account::default();
+        assert_eq!(account.divide(&set(&["a", "b", "c"]), 3), Ok(()));
+        assert_eq!(account.divide(&set(&["a", "b", "c", "d"]), 3), Err(1));
+        assert_eq!(account.divide(&set(&["a", "b", "c", "d", "e", "f"]), 3), Ok(()));
+        assert!(account.is_known("d") && !account.is_known("g"));
+        // Somebody who left.
+        assert_eq!(account.divide(&set(&["a", "b", "d", "e", "f"]), 3), Err(2));
+    }
+
+    #[test]
+    fn what_is_told_is_counted_by_client_and_run() {
+        let mut account = Account::default();
+        let told = BTreeMap::from([("a", 2), ("b", 1)]);
+        assert_eq!(account.count(Some("one"), &told, 2), Ok((2, 2)));
+        assert_eq!(account.count(Some("one"), &told, 2), Ok((4, 4)));
+        assert_eq!(account.count(Some("two"), &BTreeMap::from([("b", 1)]), 2), Ok((1, 3)));
+        assert_eq!(account.count(Some("three"), &told, 2), Err(2));
+        assert_eq!(account.count(None, &BTreeMap::new(), 0), Ok((0, 0)));
+    }
+
+    #[test]
+    fn books_outlast_the_process_and_a_refused_answer_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let books = Books::at(&folder.path().join("account"));
+        assert_eq!(books.read().unwrap(), Account::default());
+        let count = |account: &Account| {
+            let mut account = account.clone();
+            account.count(Some("run"), &BTreeMap::from([("a", 1)]), 9).unwrap();
+            Ok(account)
+        };
+        for message in 0..20u8 {
+            books.settle(&[message], &[message, 7], count).unwrap();
+        }
+        let again = Books::at(&folder.path().join("account"));
+        assert_eq!(again.read().unwrap().disclosures["a"], 20);
+        assert_eq!(again.answer_to(&[19]), Some(vec![19, 7]));
+        assert_eq!(again.answer_to(&[20]), None);
+        let files = std::fs::read_dir(folder.path().join("account")).unwrap().count();
+        assert_eq!(files, 1 + ANSWERS, "the account and the last answers");
+        let refused = again.settle(&[20], &[], |_| Err(Error::federation("enough")));
+        assert!(refused.is_err() && again.answer_to(&[20]).is_none());
+        assert_eq!(again.read().unwrap().disclosures["a"], 20);
+        std::fs::write(folder.path().join("account").join(FILE), "{\"disclosures\":3}").unwrap();
+        assert!(again.read().unwrap_err().to_string().contains("nothing leaves this machine"));
+    }
+}

@@ -1,0 +1,265 @@
+//! What may leave a machine, whatever a server asks for: `[node.policy]` in the machine's own file.
+//!
+//! Three things are looked at, in this order: which kinds of work are done at all; whether answers of single clients may leave, or
+//! sums over several alone; how often anything may be told about one client. What was told before is in the [`Account`].
+
+use super::account::Account;
+use crate::error::{Error, Result};
+use crate::federation::work::{Sends, Work};
+use crate::settings::{Check, settings, unknown_name};
+use crate::text::counted;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The words of `allow`.
+const SINGLE: &str = "single";
+const SUMS: &str = "sums";
+
+settings! {
+    /// The keys of `[node.policy]`: what may leave a machine, whatever a server asks for.
+    pub struct Policy {
+        /// what may leave: single (what one client answers), sums (over several clients)
+        allow: Vec<String> = ["single", "sums"],
+        /// where sums alone may leave: the fewest clients of this machine that one is over
+        minimum_clients: usize [2..=1 << 31] = 3,
+        /// the kinds of work that are done (default all; `kinfolk list work`)
+        work: Vec<String> = [],
+        /// kinds of work that are not done
+        refuse: Vec<String> = [],
+        /// how often anything may be told about one client in one run
+        disclosures_per_run: Option<u64> [0..=i64::MAX],
+        /// the same over all runs there will ever be
+        disclosures: Option<u64> [0..=i64::MAX],
+        /// the folder in which is written what was told (default: kinfolk-account beside the folder of models)
+        account: Option<String>,
+    }
+
+    fn check(&self, check: &mut Check) {
+        for word in self.allow.iter().filter(|word| ![SINGLE, SUMS].contains(&word.as_str())) {
+            check.faults.push(unknown_name(&format!("{}.allow", check.place), word, &[SINGLE, SUMS]));
+        }
+        for (key, names) in [("work", &self.work), ("refuse", &self.refuse)] {
+            for name in names.iter().filter(|name| !Work::NAMES.contains(&name.as_str())) {
+                check.faults.push(unknown_name(&format!("{}.{key}", check.place), name, Work::NAMES));
+            }
+        }
+        if self.allow.is_empty() {
+            check.fault("allow", "nothing could leave, want single, sums or both");
+        }
+        if !self.work.is_empty() && !self.refuse.is_empty() {
+            check.fault("refuse", "what is not among the kinds of `work` is refused already, want one of the two keys");
+        }
+        if self.allows_single() && !check.changed(&["minimum_clients"]).is_empty() {
+            check.fault_with_hint(
+                "minimum_clients",
+                "sums are no protection where the same clients may be asked one by one",
+                "say allow = [\"sums\"] too",
+            );
+        }
+    }
+}
+
+/// In what form the answers to an order would leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// One by one.
+    Single,
+    /// Vectors in sums, and beside them what else single clients answer.
+    OpenSums,
+}
+
+/// An order to clients of this machine, as far as a policy is concerned.
+pub(super) struct Wanted<'a> {
+    pub work: &'a Work,
+    pub form: Form,
+}
+
+impl Policy {
+    /// Whether what one client answers may leave.
+    pub(crate) fn allows_single(&self) -> bool {
+        self.allow.iter().any(|word| word == SINGLE)
+    }
+
+    /// Whether it has to be known what was told before.
+    pub(super) fn counts(&self) -> bool {
+        !self.allows_single() || self.disclosures.is_some() || self.disclosures_per_run.is_some()
+    }
+
+    /// Refuses kinds of work that are not done here, and answers in a form that may not leave.
+    pub(super) fn check_forms<'a>(&self, mut orders: impl Iterator<Item = Wanted<'a>>) -> Result<()> {
+        orders.try_for_each(|Wanted { work, form }| {
+            let name = work.name();
+            if self.refuse.iter().any(|refused| refused == name) {
+                return refused(format!("{name} is not done on this machine"), "refuse");
+            }
+            if !self.work.is_empty() && !self.work.iter().any(|allowed| allowed == name) {
+                return refused(format!("{name} is not among what is done on this machine"), "work");
+            }
+            let what = match form {
+                _ if !tells(work) => return Ok(()),
+                Form::Single | Form::OpenSums if self.allows_single() => return Ok(()),
+                Form::Single => format!("{name} of single clients"),
+                Form::OpenSums => {
+                    format!("{name} with a sum, and with losses, choices and lengths of single clients beside it")
+                }
+            };
+            refused(format!("{what}: sums alone leave this machine"), "allow")
+        })
+    }
+
+    /// What an account says after these answers of a run, each about some clients; an error where they may not leave because of what
+    /// left before. There is an account for so many `runs` at most.
+    pub(super) fn charge(
+        &self,
+        account: &Account,
+        run: Option<&str>,
+        told: &[Vec<String>],
+        runs: usize,
+    ) -> Result<Account> {
+        let mut account = account.clone();
+        let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+        for clients in told.iter().filter(|clients| !clients.is_empty()) {
+            if !self.allows_single() {
+                self.check_sum(&mut account, clients)?;
+            }
+            clients.iter().for_each(|client| *times.entry(client).or_default() += 1);
+        }
+        self.count(&mut account, run, &times, runs)?;
+        Ok(account)
+    }
+
+    /// Refuses a sum over few clients, and one from which, with earlier ones, something about few clients follows.
+    fn check_sum(&self, account: &mut Account, clients: &[String]) -> Result<()> {
+        let (least, all) = (self.minimum_clients, counted(clients.len(), "client"));
+        let what = if clients.len() < least {
+            format!("a sum over {all}: this machine wants at least {least}")
+        } else {
+            match account.divide(&clients.iter().map(String::as_str).collect(), least) {
+                Ok(()) => return Ok(()),
+                Err(few) => {
+                    let few = counted(few, "client");
+                    format!(
+                        "a sum over {all}: with earlier ones it would tell about {few}, this machine wants at least {least}"
+                    )
+                }
+            }
+        };
+        refused(what, "minimum_clients")
+    }
+
+    /// Refuses where about one client enough was told.
+    fn count(&self, account: &mut Account, run: Option<&str>, told: &BTreeMap<&str, u64>, runs: usize) -> Result<()> {
+        let counted = account.count(run.filter(|_| self.disclosures_per_run.is_some()), told, runs);
+        let (in_run, in_all) = match counted {
+            Ok(counted) => counted,
+            Err(runs) => {
+                let what = format!("a new run after {runs}: this machine keeps account of no more");
+                return refused(what, "disclosures_per_run");
+            }
+        };
+        let limits = [
+            (in_run, self.disclosures_per_run, "disclosures_per_run", "in this run"),
+            (in_all, self.disclosures, "disclosures", "over all runs"),
+        ];
+        for (found, most, key, over) in limits {
+            if let Some(most) = most.filter(|most| found > *most) {
+                let what = format!("disclosure {found} about one client {over}: this machine allows {most}");
+                return refused(what, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of these clients have to wait: those that came since sums left, until they are enough.
+    pub(super) fn waiting<'a>(&self, account: &Account, clients: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+        if self.allows_single() || account.is_empty() {
+            return BTreeSet::new();
+        }
+        let new: BTreeSet<&str> = clients.filter(|client| !account.is_known(client)).collect();
+        if new.len() >= self.minimum_clients { BTreeSet::new() } else { new }
+    }
+}
+
+/// Whether anything about a client's rows leaves with the answer to such work.
+pub(super) fn tells(work: &Work) -> bool {
+    let Sends { length, numbers, counts, .. } = work.sends(1);
+    length + numbers + counts > 0
+}
+
+/// The error of what may not leave; the server may hear it.
+fn refused<T>(what: String, key: &str) -> Result<T> {
+    Err(Error::federation(format!("{what} (node.policy.{key})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::federation::work::{Choose, Receive};
+    use crate::settings::Declared;
+    use crate::training::{Portion, Then};
+
+    fn policy(keys: &str) -> Policy {
+        Policy::from_table("node.policy", toml::from_str(keys).unwrap()).unwrap()
+    }
+
+    fn names(clients: &[&str]) -> Vec<String> {
+        clients.iter().map(|client| client.to_string()).collect()
+    }
+
+    fn charged(policy: &Policy, account: &Account, clients: &[&str]) -> Result<Account> {
+        policy.charge(account, Some("run"), &[names(clients)], 9)
+    }
+
+    #[test]
+    fn forms_are_those_that_are_allowed() {
+        let choose: Work = Choose { among: vec![0], on: Portion::All, then: Then::Nothing }.into();
+        let receive: Work = Receive { models: vec![0], keep: false }.into();
+        let said = |keys: &str, work: &Work, form: Form| {
+            let found = policy(keys).check_forms([Wanted { work, form }].into_iter());
+            found.err().map_or_else(String::new, |error| error.told())
+        };
+        let (all, sums) = ("", "allow = [\"sums\"]");
+        for form in [Form::Single, Form::OpenSums] {
+            assert_eq!(said(all, &choose, form), "");
+            assert_eq!(said(sums, &receive, form), "", "nothing is told");
+        }
+        assert!(said(sums, &choose, Form::Single).starts_with("choose of single clients: sums alone leave"));
+        assert!(said(sums, &choose, Form::OpenSums).contains("losses, choices and lengths of single clients beside"));
+    }
+
+    #[test]
+    fn a_server_that_adapts_its_orders_finds_no_way_round() {
+        let sums = policy("allow = [\"sums\"]");
+        let all = ["a", "b", "c", "d", "e", "f"];
+        let refused = |account: &Account, clients: &[&str]| charged(&sums, account, clients).unwrap_err().told();
+        let first = charged(&sums, &Account::default(), &all).unwrap();
+        let said = refused(&first, &["a", "b"]);
+        assert_eq!(said, "a sum over 2 clients: this machine wants at least 3 (node.policy.minimum_clients)");
+        let said = refused(&first, &all[..5]);
+        let wanted =
+            "a sum over 5 clients: with earlier ones it would tell about 1 client, this machine wants at least 3";
+        assert_eq!(said, format!("{wanted} (node.policy.minimum_clients)"));
+        let halves = charged(&sums, &first, &all[..3]).unwrap();
+        // One exchanged for another, in this order or in two of one message.
+        assert!(refused(&halves, &["a", "b", "d"]).contains("it would tell about"));
+        let two = sums.charge(&first, Some("run"), &[names(&["a", "b", "c"]), names(&["a", "b", "d"])], 9);
+        assert!(two.unwrap_err().told().contains("with earlier ones"));
+        // What is refused costs nothing, and what was told may be told again.
+        charged(&sums, &halves, &all).unwrap();
+        charged(&sums, &halves, &all[3..]).unwrap();
+        // Where single answers may leave, sums are no secret.
+        charged(&policy(""), &first, &["a", "b"]).unwrap();
+    }
+
+    #[test]
+    fn newcomers_wait_for_each_other() {
+        let sums = policy("allow = [\"sums\"]");
+        let account = charged(&sums, &Account::default(), &["a", "b", "c"]).unwrap();
+        let waiting = |clients: &[&'static str]| -> Vec<&str> {
+            sums.waiting(&account, clients.iter().copied()).into_iter().collect()
+        };
+        assert_eq!(waiting(&["a", "b", "c", "d", "e"]), ["d", "e"]);
+        assert!(waiting(&["a", "b", "c", "d", "e", "f"]).is_empty());
+        assert!(sums.waiting(&Account::default(), ["x"].into_iter()).is_empty(), "no sum has left yet");
+        assert!(policy("").waiting(&account, ["x"].into_iter()).is_empty());
+    }
+}
