@@ -34,6 +34,7 @@ PAGES_ELSEWHERE = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "crates/kinfolk/assets/README.md": "credits.md",
 }
 """Pages that lie outside `docs/`, and where they are on the site. Those of `experiments/` come in addition."""
