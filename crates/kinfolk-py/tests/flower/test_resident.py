@@ -122,6 +122,31 @@ def test_a_run_that_is_stopped_goes_on(loopback: Loopback, nodes: dict[str, Path
     assert own == models(here)
 
 
+def test_a_nodes_policy_holds_whatever_a_run_asks_for(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    """Two questions about a client are answered, and no third; the run goes on without it, and says so."""
+    name, file = next(iter(nodes.items()))
+    allowed = file.read_text()
+    file.write_text(allowed + "[node.policy]\ndisclosures_per_run = 2\n")
+    loopback.stop(name)
+    loopback.start_node(name, file)
+    try:
+        there = tmp_path / "there"
+        line = ["run", "--on", "flower", "--superlink", "loopback", "--machines", "3", HERE / "alone.toml"]
+        done = command(*line, "--set", "name=policy", "--out", there, home=loopback.home("flwr"))
+        assert done.returncode == 0, done.stderr
+        refusal = "disclosure 3 about one client in this run: this machine allows 2 (node.policy.disclosures_per_run)"
+        assert f"refused: {refusal}" in loopback.log(name)
+        assert any(refusal in note for note in repeat(there, "local")["notes"])
+        account = json.loads((file.parent / "kinfolk-account" / "account.json").read_text())
+        assert {2} == {count for counts in account["runs"].values() for count in counts.values()}
+    finally:
+        file.write_text(allowed)
+        loopback.stop(name)
+        loopback.start_node(name, file)
+
+
 def test_faults_of_the_input_are_told_by_the_program(loopback: Loopback, tmp_path: Path) -> None:
     home = loopback.home("flwr")
     wrong = command("run", "--on", "flower", "--superlink", "loopback", EXAMPLE / "experiment.toml",

@@ -69,6 +69,7 @@ pub struct MethodKind {
     #[doc(hidden)]
     pub exposure: fn(&Settings, u64) -> Hidable,
     /// What it has clients tell, of a model with which so much can be done; nothing where it does not say.
+    #[doc(hidden)]
     pub discloses: fn(&Settings, Ability) -> Vec<Disclosure>,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
@@ -112,6 +113,7 @@ pub trait MethodSettings: Declared {
 
     /// What it has clients tell, of a model with which so much can be done: the declaration that is shown before anything is
     /// sent, and that tests hold it to. A method that does not say has none.
+    #[doc(hidden)]
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
         let _ = ability;
         Vec::new()
@@ -235,9 +237,11 @@ pub mod prelude {
     pub use crate::aggregate::{Sum, Weight};
     pub use crate::assignment::Assignment;
     pub use crate::error::{Error, ErrorKind, Result};
+    #[doc(hidden)]
     pub use crate::federation::disclosure::Disclosure;
     pub use crate::federation::work::{Choose, Evaluate, Gradient, Losses, Train};
     pub use crate::federation::{Answers, Ask, By, Gather, Params, Phase, Recipients};
+    #[doc(hidden)]
     pub use crate::models::Ability;
     pub use crate::rng::Key;
     pub use crate::training::{Amount, Optimiser, Plan, Portion, Sample, Then};
