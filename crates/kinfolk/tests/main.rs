@@ -19,7 +19,7 @@ mod mixtures;
 mod one_shot;
 mod own_clients;
 mod personal;
-mod privacy;
 mod policy;
+mod privacy;
 mod runs;
 mod tables;
