@@ -85,7 +85,7 @@ fn read(arguments: &Arguments) -> Result<Option<Experiment>> {
     overrides.extend(arguments.repeat.map(|repeat| Override::top("repeat", repeat as i64)));
     let (place, text) = presets::read(&arguments.experiment)?;
     let mut table = Experiment::read_table(&place, &text)?;
-    if arguments.elsewhere.is_wanted() {
+    if arguments.elsewhere.is_wanted() || arguments.dry {
         leave_path_open(&mut table);
     }
     let experiment = Experiment::from_table(&place, table, &overrides)?;
