@@ -9,7 +9,7 @@ use kinfolk::federation::client::site::Site;
 use kinfolk::federation::wire::{
     self, DataOrder, ModelOrder, Request, RunMark, SiteMessage, SiteOrder, SiteReply, roll_of,
 };
-use kinfolk::federation::work::{Choose, Evaluate, Gradient, Losses, Minimise, Receive, Subject, Train, Work};
+use kinfolk::federation::work::{Choose, Evaluate, Gradient, Losses, Minimise, Subject, Train, Work};
 use kinfolk::models::{self, Blueprint, Packed};
 use kinfolk::record::Record;
 use kinfolk::run::venue::Elsewhere;
@@ -147,7 +147,6 @@ fn nothing_of_single_clients_leaves_where_sums_alone_may() {
         let wanted = format!("{name} of single clients: sums alone leave this machine (node.policy.allow)");
         assert_eq!(said, wanted);
     }
-    machine.ask(&[0], Work::Receive(Receive { models: vec![0], keep: false }), 0.0).expect("nothing leaves");
     assert!(!machine.folder.path().join("kinfolk-account").exists(), "nothing was told");
 }
 
