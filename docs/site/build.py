@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 METHODS = ROOT / "crates/kinfolk/src/methods"
 EXPERIMENTS = ROOT / "crates/kinfolk-papers/experiments"
+ARENA = ROOT / "crates/kinfolk-papers/src/arena/tables"
 
 PAGES_ELSEWHERE = {
     "ARCHITECTURE.md": "architecture.md",
@@ -176,6 +177,10 @@ def measured_in() -> dict[str, list[str]]:
         for name in re.findall(r'^name = "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
             if path.parent.name not in found.setdefault(name, []):
                 found[name].append(path.parent.name)
+    for path in sorted(ARENA.glob("*.toml")):
+        for name in re.findall(r'^name = "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
+            if "arena" not in found.setdefault(name, []):
+                found[name].append("arena")
     return found
 
 
