@@ -24,13 +24,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// The tables by name, with their files.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 8] = [
     ("digits", include_str!("tables/digits.toml")),
     ("schools", include_str!("tables/schools.toml")),
     ("hospitals", include_str!("tables/hospitals.toml")),
+    ("flamby", include_str!("tables/flamby.toml")),
     ("fashion-dirichlet", include_str!("tables/fashion-dirichlet.toml")),
     ("fashion-labels", include_str!("tables/fashion-labels.toml")),
     ("fashion-groups", include_str!("tables/fashion-groups.toml")),
+    ("niid-bench", include_str!("tables/niid-bench.toml")),
 ];
 
 /// A table to be judged by.
@@ -59,6 +61,9 @@ pub struct About {
     pub seeds: u64,
     /// Megabytes that all clients together may send and receive, for the column of results within them.
     pub megabytes: f64,
+    /// Whether rows are averaged, not clients, as in what is published.
+    #[serde(default)]
+    pub pooled: bool,
     /// Settings to change in the quick version.
     #[serde(default)]
     pub quick: Vec<String>,
@@ -314,9 +319,10 @@ impl Table {
             status: repeat.status.clone(),
             reason: repeat.reason.clone(),
             metric: repeat.metric.as_ref().map(|metric| metric.name.clone()),
-            mean: repeat.metric.as_ref().map(|metric| metric.mean),
+            mean: repeat.metric.as_ref().map(|metric| if self.about.pooled { metric.pooled } else { metric.mean }),
             worst_decile: repeat.metric.as_ref().map(|metric| metric.worst_decile),
-            within,
+            // Rounds have the mean over clients alone.
+            within: within.filter(|_| !self.about.pooled),
             clients: clients.filter_map(|client| Some((client.client.clone(), client.metric?))).collect(),
             megabytes: (before + repeat.bytes_down + repeat.bytes_up) as f64 / 1e6,
             seconds: others.iter().map(|repeat| repeat.seconds).sum::<f64>() + repeat.seconds,

@@ -861,6 +861,7 @@ fn faults_of_dealing(settings: &ImageSettings) -> Option<String> {
         ("times", settings.times > 1),
         ("label_flips", settings.label_flips > 0.0),
         ("clusters = \"label-groups\"", settings.clusters == Clusters::LabelGroups),
+        ("clusters other than \"none\"", deal == Deal::Groups && settings.clusters.plants()),
     ];
     let found = without.iter().find(|(_, given)| *given);
     found.map(|(name, _)| format!("data.deal: got \"{deal}\" with {name}, want one of the two"))

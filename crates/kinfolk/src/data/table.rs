@@ -1,8 +1,8 @@
 //! Clients from a table: a file with a column that names the client of every row.
 //!
 //! Files are text with a delimiter, Parquet, or Arrow (`files/`). Whether a column holds numbers, words or dates is found from
-//! its cells, where the file does not say it. Missing values are refused unless the settings say that they are filled in;
-//! rows without a target are left out then.
+//! its cells, where the file does not say it. Missing values are refused unless the settings say that they are filled in, or that
+//! their rows are left out; rows without a target are left out then.
 //!
 //! Without a target rows are features only, and only mixtures can be fitted to them.
 //!
@@ -28,7 +28,7 @@ choices! {
     /// What to do about small clients.
     pub enum Small { Error = "error", Drop = "drop" }
     /// What to do about missing values.
-    pub enum Missing { Refuse = "refuse", Fill = "fill" }
+    pub enum Missing { Refuse = "refuse", Fill = "fill", Drop = "drop" }
 }
 
 settings! {
@@ -56,7 +56,7 @@ settings! {
         numbers_only: bool = false,
         /// whether no column need be a feature: for the method auto, whose clients then differ in their means
         means_alone: bool = false,
-        /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind
+        /// whether missing values are refused, or filled in: by the mean and a column that says where; words: a kind; or rows with one left out
         missing: Missing = "refuse",
         /// the column of the rows' weights, which `fit` counts them by; not a feature
         weight: Option<String>,
@@ -149,7 +149,7 @@ fn build_of(
     let path = input.path();
     let missing = match settings.missing {
         Missing::Refuse => MissingCells::Refused("fill in all such cells with data.missing = \"fill\""),
-        Missing::Fill => MissingCells::Kept,
+        Missing::Fill | Missing::Drop => MissingCells::Kept,
     };
     let drop = |name: &str| format!("data.drop = [{name:?}]");
     let source = Source { input, header: Header::Always, drop, missing, known: None };
@@ -207,8 +207,24 @@ fn build_of(
         }
     }
 
+    let mut is_whole = vec![true; table.lines.len()];
+    if settings.missing == Missing::Drop {
+        for column in &table.columns {
+            is_whole.iter_mut().zip(present(&column.values)).for_each(|(whole, present)| *whole &= present);
+        }
+        let broken = is_whole.iter().filter(|whole| !**whole).count();
+        if broken == is_whole.len() {
+            return Err(Error::data(format!("{}: every row has a missing value", path.display()))
+                .hint("fill them in with data.missing = \"fill\", or leave columns out with data.drop"));
+        }
+        if broken > 0 {
+            remarks.push(format!("{} left out, with missing values", rows_are(broken)));
+        }
+    }
+
     let counts = |row: usize| {
-        has_target.as_ref().is_none_or(|has_target| has_target[row])
+        is_whole[row]
+            && has_target.as_ref().is_none_or(|has_target| has_target[row])
             && weights.as_ref().is_none_or(|weights| weights[row] > 0.0)
     };
     let mut members = members(path, &ids, counts, settings, &mut remarks)?;

@@ -11,8 +11,12 @@
 //!   v ← β_2 v + (1 − β_2) Δ²                       adam
 //!   θ ← θ + η m / (√v + τ)
 //! ```
+//!
+//! Differences from the paper: by default η is such that the first step is as long as Δ, which is FedAvg's step; the paper's is searched on a
+//! grid, because a parameter moves by about η in a round, whatever the scale of the data.
 
 use super::*;
+use crate::num::norm;
 
 choices! {
     /// How the server makes a step of the mean update.
@@ -24,8 +28,8 @@ settings! {
     pub struct FedOptSettings {
         /// how the server makes a step of the mean update: FedAdam, FedYogi or FedAdagrad
         server: ServerStep = "adam",
-        /// the server's step size, η
-        server_step: f64 [above 0.0..=1e18] = 0.1,
+        /// the server's step size, η; auto: the first step is as long as FedAvg's
+        server_step: Auto<f64> [above 0.0..=1e18] = "auto",
         /// what the mean update keeps of earlier ones, β_1
         first: f64 [0.0..1.0] = 0.9,
         /// what its square keeps of earlier ones, β_2
@@ -61,6 +65,7 @@ impl MethodSettings for FedOptSettings {
         let state = State {
             first: vec![0.0; model.len()],
             second: vec![self.adaptivity * self.adaptivity; model.len()],
+            step: self.server_step.given(),
             model,
         };
         Ok(Box::new(FedOpt { trainer: self.training.clone().trainer(&setup), settings: self, state }))
@@ -81,10 +86,12 @@ struct State {
     first: Vec<f64>,
     /// v.
     second: Vec<f64>,
+    /// η, once it is known.
+    step: Option<f64>,
 }
 
 impl FedOptSettings {
-    /// The step along one parameter's mean update Δ; m and v are updated.
+    /// The step for η = 1 along one parameter's mean update Δ; m and v are updated.
     fn step(&self, change: f64, first: &mut f64, second: &mut f64) -> f64 {
         let square = change * change;
         *first = self.first * *first + (1.0 - self.first) * change;
@@ -94,14 +101,14 @@ impl FedOptSettings {
             ServerStep::Yogi => *second - (1.0 - self.second) * square * (*second - square).signum(),
             ServerStep::Adam => self.second * *second + (1.0 - self.second) * square,
         };
-        self.server_step * *first / (second.sqrt() + self.adaptivity)
+        *first / (second.sqrt() + self.adaptivity)
     }
 }
 
 impl Method for FedOpt {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
-        let State { model, first, second } = &mut self.state;
+        let State { model, first, second, step } = &mut self.state;
         let mut ask = Ask::new(Phase::Train, vec![model.clone()], gather);
         let train = Train::from_model(0, self.trainer.plan(room.round()));
         let order = ask.order(self.trainer.participants(room.round(), room), train);
@@ -109,9 +116,13 @@ impl Method for FedOpt {
         let trained = answers.of(order);
         if trained.sums[0].count > 0 {
             let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.missing.len()));
-            let moments = first.iter_mut().zip(second);
-            for ((own, mean), (first, second)) in Arc::make_mut(model).iter_mut().zip(&*mean).zip(moments) {
-                *own += self.settings.step(mean - *own, first, second);
+            let changes: Vec<f64> = mean.iter().zip(&**model).map(|(mean, own)| mean - own).collect();
+            let moments = changes.iter().zip(first.iter_mut().zip(second));
+            let steps: Vec<f64> = moments.map(|(&change, (m, v))| self.settings.step(change, m, v)).collect();
+            let far = norm(&steps);
+            if far > 0.0 {
+                let length = *step.get_or_insert_with(|| norm(&changes) / far);
+                add_scaled(Arc::make_mut(model).as_mut_slice(), length, &steps);
             }
         }
         Ok(Progress::of(room.check_loss(&trained.losses())?, self.trainer.is_last(room)))
@@ -122,7 +133,9 @@ impl Method for FedOpt {
     }
 
     fn outcome(&self) -> Outcome {
-        Outcome::of_model(self.state.model.clone())
+        let mut outcome = Outcome::of_model(self.state.model.clone());
+        outcome.extra.extend(self.state.step.map(|step| ("server_step".into(), step)));
+        outcome
     }
 
     keep_state!();
@@ -135,14 +148,8 @@ mod tests {
     #[test]
     fn two_steps_by_hand() {
         let step = |server: ServerStep| {
-            let settings = FedOptSettings {
-                server,
-                server_step: 1.0,
-                first: 0.5,
-                second: 0.75,
-                adaptivity: 1.0,
-                ..FedOptSettings::default()
-            };
+            let settings =
+                FedOptSettings { server, first: 0.5, second: 0.75, adaptivity: 1.0, ..FedOptSettings::default() };
             let (mut m, mut v) = (0.0, 1.0);
             [2.0, 1.0].map(|change| (settings.step(change, &mut m, &mut v), m, v))
         };

@@ -20,7 +20,7 @@ settings! {
     /// The settings of the method `stocfl`.
     pub struct StoCflSettings {
         /// clusters become one when the cosine between their gradients is at least this, τ
-        alike: f64 [-1.0..=1.0] = 0.7,
+        alike: f64 [-1.0..=1.0] = 0.5,
         /// how strongly the model of all pulls at those of the clusters, λ
         pull: f64 [0.0..=1e18] = 0.05,
         /// what a client's model counts in the mean

@@ -5,7 +5,7 @@ use crate::models::Slopes;
 use crate::num::add_scaled;
 
 /// Finds how far each of the models explains each row, and trains every one on all rows, weighted so. Sent are the trained models, one
-/// after the other, then for each the sums of its weights over the rows of every class.
+/// after the other, then for each the sums over the rows of every class of its weights, divided by the number of all rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainMixed {
     /// The models, of the ask.
@@ -129,7 +129,7 @@ impl Kind for TrainMixed {
             classes.unwrap_or_default().iter().enumerate().filter(|(_, class)| (**class as usize) < outputs)
         {
             for model in 0..count {
-                sent[begin + model * outputs + class as usize] += parts[row * count + model];
+                sent[begin + model * outputs + class as usize] += parts[row * count + model] / rows.len() as f64;
             }
         }
         Ok(context.reply(MixedShares { loss, shares }, Some(sent)))

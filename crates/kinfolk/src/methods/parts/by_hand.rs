@@ -290,6 +290,24 @@ fn fedopt() {
     }
 }
 
+/// Its first step is as long as FedAvg's, and the step size stays.
+#[test]
+fn fedopt_by_itself() {
+    let mut play = Play::numbers("fedopt", TRAINING, &THREE);
+    let start = play.start[0];
+    play.round();
+    let first = mean_by_rows(each(|_, y| steps(start, y, 0.0, 0.0)));
+    close(&play.models(), &[first]);
+    let change = first - start;
+    let (m, v) = (0.1 * change, 0.99 * 1e-6 + 0.01 * change * change);
+    let step = change.abs() / (m.abs() / (v.sqrt() + 0.001));
+    play.round();
+    let change = mean_by_rows(each(|_, y| steps(first, y, 0.0, 0.0))) - first;
+    let (m, v) = (0.9 * m + 0.1 * change, 0.99 * v + 0.01 * change * change);
+    close(&play.models(), &[first + step * m / (v.sqrt() + 0.001)]);
+    close(&[play.method.outcome().extra["server_step"]], &[step]);
+}
+
 #[test]
 fn fedamp() {
     let text = format!("{TRAINING}pull = 0.5\nwidth = 4.0\nserver_step = 0.3");
@@ -370,21 +388,69 @@ fn groups_by_direction() {
     }
 }
 
+/// The model of all pulls at those of the clusters, as it was when the round began.
 #[test]
-fn cfl_gp_tells_directions_apart() {
-    let text = format!("{TRAINING}clusters = 2\nprobes = 2\ncollect = 1");
-    let mut play = Play::numbers("cfl-gp", &text, &TWO_KINDS);
+fn stocfl() {
+    let mut play = Play::numbers("stocfl", &format!("{TRAINING}pull = 0.5"), &TWO_KINDS);
+    let start = play.start[0];
+    let (mut omega, mut theta) = (start, [start; 2]);
+    for _ in 0..2 {
+        play.round();
+        let to = |client: usize| steps(theta[client % 2], TWO_KINDS[client].0, 0.5, omega);
+        theta = [(to(0) + to(2)) / 2.0, (to(1) + to(3)) / 2.0];
+        omega = TWO_KINDS.iter().map(|&(y, _)| steps(omega, y, 0.0, 0.0)).sum::<f64>() / 4.0;
+        let (models, clusters) = (play.models(), play.clusters());
+        close(&[models[clusters[0].unwrap()], models[clusters[1].unwrap()]], &theta);
+        close(&[play.method.outcome().global.unwrap()[0]], &[omega]);
+    }
+}
+
+/// Groups from three of the four; the fourth joins by the direction of its update, and each group leans to the other.
+#[test]
+fn fedgroup_with_a_newcomer() {
+    let mut play = Play::numbers("fedgroup", &format!("{TRAINING}clusters = 2\nsample = 3\nbetween = 0.1"), &TWO_KINDS);
+    let start = play.start[0];
+    play.round();
+    let first = play.clusters();
+    let newcomer = first.iter().position(Option::is_none).unwrap();
+    assert_eq!(first.iter().flatten().count(), 3);
+    let mean = |of: &dyn Fn(usize) -> f64, members: &[usize]| {
+        members.iter().map(|&client| of(client)).sum::<f64>() / members.len() as f64
+    };
+    let of_kind = |kind: usize, without: Option<usize>| -> Vec<usize> {
+        (0..4).filter(|client| client % 2 == kind && Some(*client) != without).collect()
+    };
+    let trained = |client: usize| steps(start, TWO_KINDS[client].0, 0.0, 0.0);
+    let theta = [0, 1].map(|kind| mean(&trained, &of_kind(kind, Some(newcomer))));
+    assert_eq!(play.round().switched, Some(1));
+    let clusters = play.clusters();
+    assert!(clusters[0] == clusters[2] && clusters[1] == clusters[3] && clusters[0] != clusters[1]);
+    let again = |client: usize| steps(theta[client % 2], TWO_KINDS[client].0, 0.0, 0.0);
+    let inside = [0, 1].map(|kind| mean(&again, &of_kind(kind, None)));
+    let wanted = [0, 1].map(|kind| inside[kind] + 0.1 * inside[1 - kind].signum());
+    let models = play.models();
+    close(&[models[clusters[0].unwrap()], models[clusters[1].unwrap()]], &wanted);
+}
+
+/// Everybody begins at the first model, whose gradients part the clients; in the third round those at the second model join them.
+#[test]
+fn cfl_gp() {
+    let mut play = Play::numbers("cfl-gp", "rounds = 3\nlocal_steps = 2\nstep = 0.1\nclusters = 2", &TWO_KINDS);
+    let start = play.models()[0];
     play.round();
     let clusters = play.clusters();
     assert!(clusters[0] == clusters[2] && clusters[1] == clusters[3] && clusters[0] != clusters[1]);
-    let before = play.models();
-    play.round();
-    let to = |client: usize| steps(before[clusters[client].unwrap()], TWO_KINDS[client].0, 0.0, 0.0);
-    let models = play.models();
-    close(
-        &[models[clusters[0].unwrap()], models[clusters[1].unwrap()]],
-        &[(to(0) + to(2)) / 2.0, (to(1) + to(3)) / 2.0],
-    );
+    let mut theta = [start; 2];
+    for round in 0..3 {
+        if round > 0 {
+            assert_eq!(play.round().switched, Some(0));
+        }
+        let to = |client: usize| steps(theta[client % 2], TWO_KINDS[client].0, 0.0, 0.0);
+        theta = [(to(0) + to(2)) / 2.0, (to(1) + to(3)) / 2.0];
+        let models = play.models();
+        close(&[models[clusters[0].unwrap()], models[clusters[1].unwrap()]], &theta);
+        assert_eq!(play.clusters(), clusters);
+    }
 }
 
 /// Rows along the first column, and along the second.
@@ -402,6 +468,21 @@ fn pacfl_tells_subspaces_apart() {
     assert_eq!(play.clusters(), [Some(0), Some(1), Some(0), Some(1)]);
     // Between clients of one kind no angle; between the kinds 90° − 2·arctan(0.1).
     assert!(play.method.outcome().extra["joined_at"].abs() < 1e-4);
+    let plane = model("linear", "intercept = false", DataShape::numbers(2, 0));
+    let text = format!("{text}\nclusters = 1");
+    let mut play = Play::new("pacfl", &text, plane, (0..4).map(client).collect(), None);
+    play.round();
+    close(&[play.method.outcome().extra["joined_at"]], &[90.0 - 2.0 * f64::atan(0.1).to_degrees()]);
+    // In one cluster it is FedAvg: two steps on a row that all have three times.
+    let mut theta: Vec<[f64; 2]> = vec![[play.start[0], play.start[1]]; 2];
+    for (theta, row) in theta.iter_mut().zip([[1.0, 0.1], [0.1, 1.0]]) {
+        for _ in 0..2 {
+            let off = theta[0] * row[0] + theta[1] * row[1] - 1.0;
+            *theta = [0, 1].map(|place| theta[place] - 0.1 * 2.0 * off * row[place]);
+        }
+    }
+    let found = play.method.outcome().models[0].to_vec();
+    close(&found, &[0, 1].map(|place| (theta[0][place] + theta[1][place]) / 2.0));
 }
 
 #[test]
@@ -453,6 +534,79 @@ fn feddrift_follows_clients_over_time() {
     assert_eq!((found["drifts"], found["merges"]), (2.0, 1.0));
 }
 
+/// One step at each of two times, which halves the way to a target: the second client drifts to 10 and gets a model of its own.
+#[test]
+fn feddrift() {
+    let client = |(index, values): (usize, [f64; 4])| {
+        let features = Features::F64 { columns: 1, values: vec![1.0; 4] };
+        Client::new(index.to_string(), Shard::new(features, Targets::Values(values.to_vec())).unwrap())
+    };
+    let clients = [[0.0; 4], [0.0, 0.0, 10.0, 10.0]].into_iter().enumerate().map(client).collect();
+    let line = model("linear", "intercept = false", DataShape::numbers(1, 0));
+    let text = "rounds = 2\nlocal_steps = 1\nstep = 0.25\ntimes = 2\nrise = 1.0";
+    let mut play = Play::new("feddrift", text, line.clone(), clients, None);
+    let start = play.start[0];
+    play.round();
+    close(&play.models(), &[start / 2.0]);
+    play.round();
+    let new = setup::random_models(&*line, &Key::new(0), 0, 1).unwrap()[0][0];
+    close(&play.models(), &[start / 4.0, (new + 10.0) / 2.0]);
+    assert_eq!(play.clusters(), [Some(0), Some(1)]);
+}
+
+/// Two rounds with clients of different sizes: a row counts the less for a model, the more frequent its class is in that model's rows.
+#[test]
+fn fedrc() {
+    let rows: [&[(f64, u32)]; 2] = [&[(1.0, 1), (-2.0, 0), (0.5, 1)], &[(1.5, 0)]];
+    let client = |index: usize| {
+        let features = Features::F64 { columns: 1, values: rows[index].iter().map(|row| row.0).collect() };
+        let classes = rows[index].iter().map(|row| row.1).collect();
+        Client::new(index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
+    };
+    let logistic = model("logistic", "intercept = false", DataShape::numbers(1, 2));
+    let text = format!("{TRAINING}clusters = 2");
+    let mut play = Play::new("fedrc", &text, logistic, (0..2).map(client).collect(), None);
+    let sign = |class: u32| if class == 1 { 1.0 } else { -1.0 };
+    let (mut theta, mut shares) = ([play.models()[0], play.models()[1]], [[0.5; 2]; 2]);
+    // By models, then classes.
+    let mut frequent = [[0.5; 2]; 2];
+    for _ in 0..2 {
+        play.round();
+        let parts: Vec<Vec<[f64; 2]>> = (0..2)
+            .map(|client| {
+                let part = |&(x, class): &(f64, u32)| {
+                    let likely = [0, 1].map(|k| {
+                        let chance = 1.0 / (1.0 + (-sign(class) * theta[k] * x).exp());
+                        shares[client][k] * chance / frequent[k][class as usize]
+                    });
+                    likely.map(|one| one / (likely[0] + likely[1]))
+                };
+                rows[client].iter().map(part).collect()
+            })
+            .collect();
+        let size = |client: usize| rows[client].len() as f64;
+        shares =
+            [0, 1].map(|client| [0, 1].map(|k| parts[client].iter().map(|part| part[k]).sum::<f64>() / size(client)));
+        let train = |client: usize, k: usize| {
+            (0..2).fold(theta[k], |theta, _| {
+                let slope = |(&(x, class), part): (&(f64, u32), &[f64; 2])| {
+                    -part[k] * sign(class) * x / (1.0 + (sign(class) * theta * x).exp())
+                };
+                theta - 0.1 * rows[client].iter().zip(&parts[client]).map(slope).sum::<f64>() / size(client)
+            })
+        };
+        theta = [0, 1].map(|k| (3.0 * train(0, k) + train(1, k)) / 4.0);
+        let all = || rows.iter().zip(&parts).flat_map(|(rows, parts)| rows.iter().zip(parts));
+        frequent = [0, 1].map(|k| {
+            let sum = |class: u32| all().filter(|(row, _)| row.1 == class).map(|(_, part)| part[k]).sum::<f64>();
+            [sum(0) / (sum(0) + sum(1)), sum(1) / (sum(0) + sum(1))]
+        });
+        close(&play.models(), &theta);
+        let Serving::Mixed { shares: found } = play.method.outcome().serving else { panic!("a mixture") };
+        found.iter().zip(&shares).for_each(|(found, wanted)| close(found, wanted));
+    }
+}
+
 /// Classes 0 and 1 by the sign of a number, and the other way round; fedrc must tell them apart though the classes are as frequent.
 #[test]
 fn fedrc_tells_apart_what_y_does() {
@@ -498,54 +652,64 @@ fn descend(model: &dyn Model, client: &Client, params: &mut [f64], count: usize,
     }
 }
 
-/// What stays at home, what is averaged, and what clients keep in the end, for every method that keeps parameters at home.
+type Moves<'a> = &'a dyn Fn(usize) -> bool;
+
+/// Two rounds of a method that keeps parameters at home: who stays there, the stages of a round with their steps, and the last stage.
+fn play_at_home(
+    (name, more): (&str, &str),
+    (network, clients): (Arc<dyn Model>, Vec<Client>),
+    at_home: Moves,
+    stages: &[(usize, Moves)],
+    (tuned, tuning): (usize, Moves),
+) {
+    let mut play = Play::new(name, &format!("{TRAINING}{more}"), network.clone(), clients.clone(), None);
+    let mut own = vec![play.start.clone(); clients.len()];
+    let mut shared = play.start.clone();
+    let put = |own: &mut Vec<f64>, shared: &[f64]| {
+        let places = own.iter_mut().zip(shared).enumerate();
+        places.filter(|(place, _)| !at_home(*place)).for_each(|(_, (own, shared))| *own = *shared);
+    };
+    for _ in 0..2 {
+        play.round();
+        for (own, client) in own.iter_mut().zip(&clients) {
+            put(own, &shared);
+            stages.iter().for_each(|(count, moves)| descend(&*network, client, own, *count, moves));
+        }
+        let mean = |place: usize| own.iter().map(|own| own[place]).sum::<f64>() / clients.len() as f64;
+        shared = (0..shared.len()).map(mean).collect();
+    }
+    for (own, client) in own.iter_mut().zip(&clients) {
+        put(own, &shared);
+        descend(&*network, client, own, tuned, tuning);
+    }
+    play.own().iter().zip(&own).for_each(|(found, wanted)| close(found, wanted));
+}
+
+/// What stays at home, what is averaged, and what clients keep in the end, for every method that keeps layers at home.
 #[test]
 fn parameters_at_home() {
     let (network, clients) = layered();
     let last: Vec<usize> = network.layout().last_layer().into_iter().flatten().collect();
     assert_eq!(last.len(), 3 * 2 + 2);
-    let is_last = |place: usize| last.contains(&place);
-    let nothing = |_: usize| false;
-    type Moves<'a> = &'a dyn Fn(usize) -> bool;
-    let (all, body): (Moves, Moves) = (&|_| true, &|place| !is_last(place));
-    let head: Moves = &|place| is_last(place);
-    // Who stays at home, the stages of a round with their steps, and the last stage.
-    type Case<'a> = (&'a str, &'a str, Moves<'a>, Vec<(usize, Moves<'a>)>, (usize, Moves<'a>));
-    let cases: [Case; 4] = [
-        ("fedper", "", head, vec![(2, all)], (0, &nothing)),
-        ("fedrep", "head_steps = 3", head, vec![(3, head), (2, body)], (0, &nothing)),
-        ("fedbabu", "tune_steps = 4", head, vec![(2, body)], (4, all)),
-        ("lg-fedavg", "", body, vec![(2, all)], (0, &nothing)),
-    ];
-    for (name, more, at_home, stages, (tuned, tuning)) in cases {
-        let mut play = Play::new(name, &format!("{TRAINING}{more}"), network.clone(), clients.clone(), None);
-        let mut own = vec![play.start.clone(); 3];
-        let mut shared = play.start.clone();
-        for _ in 0..2 {
-            play.round();
-            for (own, client) in own.iter_mut().zip(&clients) {
-                let places = own.iter_mut().zip(&shared).enumerate();
-                places.filter(|(place, _)| !at_home(*place)).for_each(|(_, (own, shared))| *own = *shared);
-                stages.iter().for_each(|(count, moves)| descend(&*network, client, own, *count, moves));
-            }
-            shared = (0..shared.len()).map(|place| own.iter().map(|own| own[place]).sum::<f64>() / 3.0).collect();
-        }
-        for (own, client) in own.iter_mut().zip(&clients) {
-            let places = own.iter_mut().zip(&shared).enumerate();
-            places.filter(|(place, _)| !at_home(*place)).for_each(|(_, (own, shared))| *own = *shared);
-            descend(&*network, client, own, tuned, tuning);
-        }
-        play.own().iter().zip(&own).for_each(|(found, wanted)| close(found, wanted));
-    }
+    let all: Moves = &|_| true;
+    let nothing: Moves = &|_| false;
+    let head: Moves = &|place| last.contains(&place);
+    let body: Moves = &|place| !last.contains(&place);
+    let play = |named, at_home, stages: &[(usize, Moves)], end| {
+        play_at_home(named, (network.clone(), clients.clone()), at_home, stages, end);
+    };
+    play(("fedper", ""), head, &[(2, all)], (0, nothing));
+    play(("fedrep", "head_steps = 3"), head, &[(3, head), (2, body)], (0, nothing));
+    play(("fedbabu", "tune_steps = 4"), head, &[(2, body)], (4, all));
+    play(("lg-fedavg", ""), body, &[(2, all)], (0, nothing));
 }
 
-/// With batch normalisation: scales, shifts and statistics differ from client to client in the end, and nothing else does.
-#[test]
-fn fedbn_keeps_normalisation_at_home() {
+/// Small images with a network that normalises.
+fn imaged(norm: &str) -> (Arc<dyn Model>, Vec<Client>) {
     use crate::data::Form;
     let form = Form::Image { channels: 1, height: 4, width: 4, augment: Default::default() };
-    let text = "filters = [2]\nhidden = []\nnorm = \"batch\"";
-    let network = model("cnn", text, DataShape { columns: 16, classes: 2, form });
+    let text = format!("filters = [2]\nhidden = []\nprecision = \"f64\"\nnorm = \"{norm}\"");
+    let network = model("cnn", &text, DataShape { columns: 16, classes: 2, form });
     let client = |index: usize| {
         let mut random = Key::new(index as u64).rng();
         let values = (0..8 * 16).map(|_| rand::RngExt::random_range(&mut random, 0.0..1.0 + index as f64)).collect();
@@ -553,9 +717,26 @@ fn fedbn_keeps_normalisation_at_home() {
         let classes = (0..8).map(|row| row % 2).collect();
         Client::new(index.to_string(), Shard::new(features, Targets::Classes(classes)).unwrap())
     };
+    (network, (0..2).map(client).collect())
+}
+
+/// With group normalisation all is by gradients.
+#[test]
+fn fedbn() {
+    let (network, clients) = imaged("group");
+    let home: Vec<usize> = network.layout().normalisation().into_iter().flatten().collect();
+    assert_eq!(home.len(), 2 * 2);
+    let (all, nothing): (Moves, Moves) = (&|_| true, &|_| false);
+    play_at_home(("fedbn", ""), (network, clients), &|place| home.contains(&place), &[(2, all)], (0, nothing));
+}
+
+/// With batch normalisation: scales, shifts and statistics differ from client to client in the end, and nothing else does.
+#[test]
+fn fedbn_keeps_normalisation_at_home() {
+    let (network, clients) = imaged("batch");
     let home: Vec<usize> = network.layout().normalisation().into_iter().flatten().collect();
     assert_eq!(home.len(), 4 * 2);
-    let mut play = Play::new("fedbn", TRAINING, network.clone(), (0..2).map(client).collect(), None);
+    let mut play = Play::new("fedbn", TRAINING, network.clone(), clients, None);
     while !play.round().finished {}
     let own = play.own();
     let differs = |place: usize| own[0][place] != own[1][place];

@@ -238,6 +238,15 @@ fn rows_without_a_target_are_left_out_where_cells_may_be_missing() {
 }
 
 #[test]
+fn rows_with_missing_values_are_left_out_where_that_is_wanted() {
+    let content = "c,y,x,colour,unread\na,1.5,1,red,\na,2.5,,red,\na,3.5,3,,\nb,,3,red,\nb,4.5,4,blue,\n";
+    let found = read(content, "missing = \"drop\"\ndrop = [\"unread\"]");
+    assert_eq!((found.rows.len(), found.remarks.len()), (2, 2));
+    assert!(found.remarks.contains(&"2 rows are left out, with missing values".to_string()), "{:?}", found.remarks);
+    assert!(refused("c,y,x\na,1,\n", "missing = \"drop\"").contains("every row has a missing value"));
+}
+
+#[test]
 fn new_rows_are_encoded_by_a_saved_schema() {
     let content = "c,y,x,colour,day\na,0.5,1,red,2020-01-01\na,1.5,,blue,2020-02-03\nb,2.5,5,red,2020-03-07\n";
     let (_folder, path) = file("t.csv", content);
