@@ -54,17 +54,12 @@ impl MethodSettings for CflGpSettings {
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
+        let rounds = self.training.schedule.rounds;
+        let looks = self.times.min(rounds);
         vec![
-            Disclosure::single::<Gradient>(
-                Phase::Train,
-                self.probes * self.collect,
-                "clusters of clients with similar gradients",
-            ),
-            Disclosure::sums::<Train>(
-                Phase::Train,
-                self.training.schedule.rounds,
-                "the mean of models in each cluster",
-            ),
+            Disclosure::single::<Gradient>(Phase::Train, looks, "clusters of clients with similar gradients"),
+            Disclosure::single::<Train>(Phase::Train, looks, "the means of models in the clusters found with them"),
+            Disclosure::sums::<Train>(Phase::Train, rounds, "the mean of models in each cluster"),
         ]
     }
 
@@ -218,6 +213,10 @@ impl CflGp {
         collected[model].take(&answers.of(gradients), turn);
         let switched = self.partition()?;
         let State { clusters, collected, found, looked } = &mut self.state;
+        if !*found && *looked >= self.settings.times {
+            let message = format!("gradients of fewer than {count} clients came in {looked} rounds");
+            return Err(Error::new(ErrorKind::Client, message).hint("more times, or a larger participation"));
+        }
         if *found && *looked - 1 + count >= self.settings.times {
             collected[model].forget();
         }
