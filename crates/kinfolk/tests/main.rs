@@ -21,4 +21,5 @@ mod own_clients;
 mod personal;
 mod privacy;
 mod runs;
+mod sealed;
 mod tables;

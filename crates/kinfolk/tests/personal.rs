@@ -37,6 +37,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     wants: Ability::Minimiser,
     particular: false,
     exposure: |_, _| Err("it answers with minimisers"),
+    wants_single: |_| None,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");

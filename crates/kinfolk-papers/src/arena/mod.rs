@@ -315,7 +315,7 @@ impl Table {
             reason: repeat.reason.clone(),
             metric: repeat.metric.as_ref().map(|metric| metric.name.clone()),
             mean: repeat.metric.as_ref().map(|metric| metric.mean),
-            worst_decile: repeat.metric.as_ref().map(|metric| metric.worst_decile),
+            worst_decile: repeat.metric.as_ref().and_then(|metric| metric.worst_decile),
             within,
             clients: clients.filter_map(|client| Some((client.client.clone(), client.metric?))).collect(),
             megabytes: (before + repeat.bytes_down + repeat.bytes_up) as f64 / 1e6,

@@ -104,7 +104,7 @@ impl Method for FedOpt {
         let answers = room.ask(&ask)?;
         let trained = answers.of(order);
         if trained.sums[0].count > 0 {
-            let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.missing.len()));
+            let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.absent()));
             let moments = first.iter_mut().zip(second);
             for ((own, mean), (first, second)) in Arc::make_mut(model).iter_mut().zip(&*mean).zip(moments) {
                 *own += self.settings.step(mean - *own, first, second);

@@ -91,7 +91,8 @@ impl Method for FineTuned {
             self.state.averaged = room.round() + 1 == self.averaging_rounds();
             return Ok(self.state.models.base.progress(loss, false));
         }
-        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), Gather::Each);
+        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), gather);
         let plan = self.plan();
         let orders = self.state.models.base.order(&Recipients::All, &mut ask, |cluster| Train {
             from: Start::Model(cluster),

@@ -67,6 +67,9 @@ pub struct MethodKind {
     /// How much it uses the rows of every client, with so many steps in a pass; why that cannot be hidden row by row, otherwise.
     #[doc(hidden)]
     pub exposure: fn(&Settings, u64) -> Hidable,
+    /// What it wants of single clients, if it cannot do with sums over them.
+    #[doc(hidden)]
+    pub wants_single: fn(&Settings) -> Option<&'static str>,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes a method that is ready to run.
@@ -91,6 +94,9 @@ pub trait MethodSettings: Declared {
     /// Why single rows cannot be hidden in what its clients answer.
     #[doc(hidden)]
     const SHOWS_ROWS: &str = "its clients answer more than what steps with noise on every row's gradient give";
+    /// What it wants of single clients, if it cannot do with sums over them: "it clusters the clients' own models".
+    #[doc(hidden)]
+    const WANTS_SINGLE: Option<&'static str> = None;
     /// The method as users name it.
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
@@ -105,6 +111,12 @@ pub trait MethodSettings: Declared {
     #[doc(hidden)]
     fn exposure(&self, _pass: u64) -> Hidable {
         Err(Self::SHOWS_ROWS)
+    }
+
+    /// What it wants of single clients with these settings.
+    #[doc(hidden)]
+    fn wants_single(&self) -> Option<&'static str> {
+        Self::WANTS_SINGLE
     }
 
     /// Makes a method that is ready to run.
@@ -127,6 +139,7 @@ impl MethodKind {
             wants: S::WANTS,
             particular: S::PARTICULAR,
             exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
+            wants_single: |settings| S::read(settings).map_or(S::WANTS_SINGLE, |settings| settings.wants_single()),
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -144,6 +157,7 @@ impl MethodKind {
             wants: Ability::Descent,
             particular: false,
             exposure: |_, _| Err("nothing is known of what a method of one's own asks of its clients"),
+            wants_single: |_| None,
             check: |_, _, _| {},
             build,
         }

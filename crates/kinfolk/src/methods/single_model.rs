@@ -26,6 +26,7 @@ impl MethodSettings for SingleModelSettings {
     const NAME: &str = "single-model";
     const SUMMARY: &str = "one model for everybody, exactly";
     const WANTS: Ability = Ability::Minimiser;
+    const WANTS_SINGLE: Option<&'static str> = Some("it needs to know of every single client that it has answered");
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let problem = Problem::new(&setup, Families::one(setup.rows.len()), self.loss)?;

@@ -28,6 +28,7 @@ impl MethodSettings for TgmmSettings {
     const SUMMARY: &str = "each client's mixture drawn to the mean of all others'";
     const PAPER: &str = "Wang, Zhou, Xiao and others 2021";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(Tgmm {

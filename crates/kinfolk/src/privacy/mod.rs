@@ -12,12 +12,20 @@ pub mod noise;
 pub mod protection;
 pub mod rows;
 
-use crate::settings::{Declared, Setting, settings};
+use crate::settings::{Declared, Setting, choices, settings};
 use protection::Protection;
+
+choices! {
+    /// What the server learns of clients' answers.
+    pub enum Disclosure { Open = "open", Sealed = "sealed" }
+}
 
 settings! {
     /// The keys of `[privacy]`.
     pub struct Privacy {
+        /// open: single clients' losses, choices and, where a method wants them, vectors reach the server; sealed: only sums over the
+        /// clients of a machine leave it
+        sums: Disclosure = "open",
         /// what is hidden behind noise
         protection: Protection,
     }

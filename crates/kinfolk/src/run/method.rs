@@ -296,7 +296,8 @@ impl OngoingMethod<'_> {
         // A method sees the loss before a step; the effect of the step shows here.
         let first = self.course.rounds.iter().find_map(|round| round.loss);
         // Single clients may have arbitrarily bad models.
-        match median(evaluated.scored.clients.iter().filter_map(|served| served.loss)) {
+        let losses = evaluated.scored.clients.iter().filter_map(|served| served.loss);
+        match median(losses).or(evaluated.scored.loss.filter(|_| self.federation.is_sealed())) {
             Some(loss) if exploded(first.unwrap_or(loss), loss) => Err(diverged(self.course.round - 1)),
             _ => Ok(evaluated),
         }

@@ -4,6 +4,7 @@ use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
 use crate::federation::client::host::Host;
 use crate::federation::fixed::{SumOrder, Summation, Summed};
+use crate::federation::sealed::{SealedOrder, SealedSum, Sealing};
 use crate::federation::server::gather::{Addition, is_suspect, longest};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::work::Reply;
@@ -61,6 +62,12 @@ impl LocalFederation {
     /// Sums single answers as integers: the bits that clients on other machines give, however they are spread.
     pub fn with_integer_sums(mut self) -> Self {
         self.server.addition = Addition::Integer;
+        self
+    }
+
+    /// Tells only sums over all clients, and nothing of a single one.
+    pub fn with_sealed_sums(mut self) -> Self {
+        self.server.addition = Addition::Sealed;
         self
     }
 
@@ -155,6 +162,62 @@ impl LocalFederation {
         })
     }
 
+    /// The sums of all that a machine's clients answer to an ask with this stamp, by order, and why clients are in none of them.
+    pub(in crate::federation) fn sealed_sums(
+        &mut self,
+        ask: &Ask,
+        stamp: u64,
+        orders: &[SealedOrder],
+    ) -> Result<SealedSums> {
+        let count = self.infos.len();
+        ask.check(count)?;
+        ask.suits(&**self.host.model()?)?;
+        let (index, absences) = (OrderIndex::of(ask, count), vec![None; count]);
+        let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+        self.seal((ask, stamp, true), &models, (&index, &absences), orders)
+    }
+
+    /// The same in an ask that was checked; where not `patient`, the first error of a client ends it.
+    fn seal(
+        &mut self,
+        (ask, stamp, patient): (&Ask, u64, bool),
+        models: &[Vec<f64>],
+        (index, absences): (&OrderIndex, &[Option<Absence>]),
+        orders: &[SealedOrder],
+    ) -> Result<SealedSums> {
+        let (model, rows) = (self.host.model()?.clone(), self.rows());
+        let mut sealing = Sealing::new(ask, &*model, &rows, orders)?;
+        let mut left_out = Vec::new();
+        let Self { host, server, infos, stop, .. } = self;
+        let left = Self::compute(host, stop, (ask, models, absences), None, &mut |order, computed| {
+            if let Computed::Single(client, found) = computed {
+                let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
+                server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
+                left_out.extend(sealing.take(order, client, reply).err().map(|why| (client, why)));
+            }
+        })?;
+        self.answer((ask, stamp, patient), models, (index, absences, &left), |order, client, reply| {
+            let taken = reply.map_err(|error| error.to_string()).and_then(|reply| sealing.take(order, client, reply));
+            left_out.extend(taken.err().map(|why| (client, why)));
+        })?;
+        Ok((sealing.finish(), left_out))
+    }
+
+    /// An ask of which only sums are told.
+    fn ask_for_sums(&mut self, ask: &Ask) -> Result<Answers> {
+        let model = self.host.model()?.clone();
+        let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
+        let orders = exchange.gatherer.seal()?;
+        let work = (ask, self.server.asked, false);
+        let (sums, _) = self.seal(work, &exchange.models, (&exchange.index, &exchange.absences), &orders)?;
+        for (order, sum) in sums.iter().enumerate() {
+            let asked = ask.orders[order].to.among(self.infos.len());
+            let present: Vec<u32> = asked.filter(|&client| exchange.absences[client as usize].is_none()).collect();
+            exchange.gatherer.take_sealed(order, &present, sum);
+        }
+        Ok(self.server.close(exchange))
+    }
+
     /// The replies of a machine's clients to an ask with this stamp, and the sums of those orders that have some. A client
     /// that fails leaves the others alone.
     pub(in crate::federation) fn replies(
@@ -190,6 +253,9 @@ impl LocalFederation {
     }
 }
 
+/// The sums of all orders, and why clients are in none of them.
+pub(in crate::federation) type SealedSums = (Vec<SealedSum>, Vec<(u32, String)>);
+
 /// The sums of the orders that have some.
 pub(in crate::federation) type OrderSums = Vec<(usize, Summed)>;
 
@@ -205,7 +271,14 @@ impl Federation for LocalFederation {
         &self.server.meter
     }
 
+    fn is_sealed(&self) -> bool {
+        self.server.addition == Addition::Sealed
+    }
+
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        if self.is_sealed() {
+            return self.ask_for_sums(ask);
+        }
         let (model, rows) = (self.host.model()?.clone(), self.rows());
         let mut exchange = self.server.open(ask, &self.infos, rows.clone(), &*model)?;
         let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
@@ -308,7 +381,7 @@ impl Engine for LocalFederation {
     }
 
     fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
-        Some(self.host.own_models().collect())
+        (!self.is_sealed()).then(|| self.host.own_models().collect())
     }
 
     fn ledger(&self) -> &Ledger {
