@@ -240,8 +240,13 @@ impl Experiment {
             let model = model.as_ref().map(|(kind, _)| *kind);
             faults.extend(hidden::shown(&private.protection, (source, data), model, &methods, known));
         }
-        if let Some(private) = Privacy::read(&private).filter(|private| private.sums != Disclosure::Open) {
-            faults.extend(not_in_sums(&private, &methods, &settings, known));
+        let sums_alone = |private: Privacy| match private.protection.level {
+            Level::Client => Some(format!("privacy.level = \"{}\"", Level::Client)),
+            _ if private.sums != Disclosure::Open => Some(format!("privacy.sums = \"{}\"", private.sums)),
+            _ => None,
+        };
+        if let Some(is) = Privacy::read(&private).and_then(sums_alone) {
+            faults.extend(not_in_sums(&is, &methods, &settings, known));
         }
         settings::finish(faults)?;
         let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
@@ -305,8 +310,7 @@ impl Experiment {
 }
 
 /// The faults of methods that want single answers, and of settings that do, where only sums over clients leave.
-fn not_in_sums(private: &Privacy, methods: &[MethodEntry], top: &Settings, known: &Registry) -> Vec<Error> {
-    let is = format!("privacy.sums = \"{}\"", private.sums);
+fn not_in_sums(is: &str, methods: &[MethodEntry], top: &Settings, known: &Registry) -> Vec<Error> {
     let mut faults = Vec::new();
     if Sums::find(top, "sums") == Some(Sums::Float) {
         let message = format!("sums: got \"float\", and {is} adds whole numbers up");

@@ -13,6 +13,7 @@
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
 //! | `fixed.rs` | sums of vectors as whole numbers, the same however clients are spread |
 //! | `sealed.rs` | such sums of all that clients answer, in which nothing of a single one is told |
+//! | `hidden.rs` | such sums with noise, in which any one client is hidden |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
 //! | `faults.rs` | clients that are silent, late, broken or hostile, as such a list |
@@ -24,6 +25,7 @@ pub mod engines;
 #[doc(hidden)]
 pub mod faults;
 pub(crate) mod fixed;
+pub(crate) mod hidden;
 pub(crate) mod sealed;
 pub(crate) mod server;
 pub(crate) mod transforms;
@@ -63,6 +65,11 @@ pub trait Federation {
 
     /// Whether only sums over clients are told, and nothing of a single one.
     fn is_sealed(&self) -> bool {
+        false
+    }
+
+    /// Whether noise hides single clients in all that is asked outside of evaluation: nothing but sums is told there.
+    fn hides_clients(&self) -> bool {
         false
     }
 }

@@ -44,7 +44,7 @@ impl MethodSettings for FineTuneSettings {
         let schedule = &self.layer.training.schedule;
         let tuning = amount(self.tune_steps, self.tune_epochs).unwrap_or(schedule.amount());
         let averaging = if self.layer.over.is_some() { 0 } else { schedule.exposure(pass)?.steps };
-        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0 })
+        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0, sums: 0 })
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {

@@ -49,7 +49,7 @@ impl MethodSettings for LocalSettings {
     fn exposure(&self, pass: u64) -> Hidable {
         match self.solve {
             SolveBy::Exact => Err("solve = \"exact\" finds the minimiser, of which every row moves what it likes"),
-            _ => self.training.schedule.exposure(pass),
+            _ => Ok(Exposure { sums: 0, ..self.training.schedule.exposure(pass)? }),
         }
     }
 

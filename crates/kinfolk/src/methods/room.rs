@@ -92,7 +92,7 @@ impl<'a> Room<'a> {
 
     /// Whether only sums over clients are told, and nothing of a single one.
     pub fn is_sealed(&self) -> bool {
-        self.federation.is_sealed()
+        self.federation.is_sealed() || self.federation.hides_clients()
     }
 
     /// Completed rounds.

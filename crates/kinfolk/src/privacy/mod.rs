@@ -5,9 +5,11 @@
 //! | `protection.rs` | what is hidden, as a user sets it, and what is said of it |
 //! | `accountant.rs` | what releases cost in all, and the noise for a budget |
 //! | `noise.rs` | Gaussian noise in whole numbers, from the operating system or a seed |
+//! | `clients.rs` | whole clients: what each adds to sums, and the noise on them |
 //! | `rows.rs` | single rows: noise of steps, drawn choices, and what a client has spent |
 
 pub mod accountant;
+pub mod clients;
 pub mod noise;
 pub mod protection;
 pub mod rows;

@@ -4,13 +4,15 @@ use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
 use crate::federation::client::host::Host;
 use crate::federation::fixed::{SumOrder, Summation, Summed};
+use crate::federation::hidden::Hiding;
 use crate::federation::sealed::{SealedOrder, SealedSum, Sealing};
 use crate::federation::server::gather::{Addition, is_suspect, longest};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::work::Reply;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex, Phase};
 use crate::memory::check_room;
 use crate::models::{Reduced, Step, Summing, Worker};
+use crate::privacy::clients::ClientPrivacy;
 use crate::privacy::rows::RowPrivacy;
 use crate::training::Then;
 use std::ops::Range;
@@ -24,6 +26,8 @@ pub struct LocalFederation {
     backend: Arc<dyn Backend>,
     stop: Arc<AtomicBool>,
     single_answers: bool,
+    /// What hides single clients, and in how many sums they have been.
+    hidden: Option<(ClientPrivacy, u64)>,
 }
 
 impl LocalFederation {
@@ -38,6 +42,7 @@ impl LocalFederation {
             backend: Arc::new(Cpu),
             stop: Arc::new(AtomicBool::new(false)),
             single_answers: false,
+            hidden: None,
         }
     }
 
@@ -218,6 +223,36 @@ impl LocalFederation {
         Ok(self.server.close(exchange))
     }
 
+    /// An ask of which sums are told that hide single clients.
+    fn ask_for_hidden_sums(&mut self, ask: &Ask, privacy: ClientPrivacy, spent: u64) -> Result<Answers> {
+        let model = self.host.model()?.clone();
+        let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
+        let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
+        let mut hiding = Hiding::new(ask, models, (model.layout().len(), model.precision()), privacy)?;
+        if hiding.releases() && spent >= privacy.releases {
+            let message =
+                format!("this would be more than the budget pays for: {} sums, {spent} are planned", spent + 1);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.hidden = Some((privacy, spent + u64::from(hiding.releases())));
+        let (rows, stamp) = (self.rows(), self.server.asked);
+        let Self { host, server, infos, stop, .. } = self;
+        let left = Self::compute(host, stop, (ask, models, absences), None, &mut |order, computed| {
+            if let Computed::Single(client, found) = computed {
+                let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
+                server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
+                hiding.take(order, reply);
+            }
+        })?;
+        self.answer((ask, stamp, true), models, (index, absences, &left), |order, _, reply| {
+            reply.into_iter().for_each(|reply| hiding.take(order, reply));
+        })?;
+        for (order, sums) in hiding.finish(stamp).into_iter().enumerate() {
+            gatherer.take_hidden(order, sums);
+        }
+        Ok(self.server.close(exchange))
+    }
+
     /// The replies of a machine's clients to an ask with this stamp, and the sums of those orders that have some. A client
     /// that fails leaves the others alone.
     pub(in crate::federation) fn replies(
@@ -271,11 +306,18 @@ impl Federation for LocalFederation {
         &self.server.meter
     }
 
+    fn hides_clients(&self) -> bool {
+        self.hidden.is_some()
+    }
+
     fn is_sealed(&self) -> bool {
         self.server.addition == Addition::Sealed
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        if let Some((privacy, spent)) = self.hidden.filter(|_| ask.phase != Phase::Evaluate) {
+            return self.ask_for_hidden_sums(ask, privacy, spent);
+        }
         if self.is_sealed() {
             return self.ask_for_sums(ask);
         }
@@ -354,6 +396,7 @@ impl Engine for LocalFederation {
             backend: self.backend.clone(),
             stop,
             single_answers: self.single_answers,
+            hidden: None,
         }))
     }
 
@@ -362,9 +405,14 @@ impl Engine for LocalFederation {
         Ok(())
     }
 
-    /// What hides single rows is counted once: a run whose rows are hidden does not go on from a checkpoint.
+    fn hide_clients(&mut self, privacy: ClientPrivacy) -> Result<()> {
+        self.hidden = Some((privacy, 0));
+        Ok(())
+    }
+
+    /// What is spent is counted once: a run that hides clients or their rows does not go on from a checkpoint.
     fn state(&self) -> Result<Option<FederationState>> {
-        if self.host.hides_rows() {
+        if self.host.hides_rows() || self.hidden.is_some() {
             return Ok(None);
         }
         let Server { asked, meter, ledger, .. } = &self.server;

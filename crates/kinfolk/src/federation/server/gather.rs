@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::federation::fixed::{FixedSum, Grid, SumOrder, Summand, Summed};
 use crate::federation::sealed::{Blocks, SealedOrder, SealedSum, open_answers, sealed_order};
 use crate::federation::work::{Content, Reply, Work};
-use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, part_of};
+use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, Slot, part_of};
 use crate::models::{Model, Reduced};
 use crate::num::{add_scaled, distance, dot, median, norm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,6 +237,13 @@ impl<'a> Gatherer<'a> {
     pub fn take_sealed(&mut self, order: usize, clients: &[u32], found: &SealedSum) {
         self.sealed[order].2.merge(found);
         self.answers.orders[order].clients.extend(clients);
+    }
+
+    /// Takes sums in which single clients are hidden: neither who was reached nor who is in none is told.
+    pub fn take_hidden(&mut self, order: usize, (sums, slots): (Vec<Sum>, Vec<Slot>)) {
+        self.ledger.useful += 1;
+        let answers = &mut self.answers.orders[order];
+        (answers.sums, answers.slots) = (sums, slots);
     }
 
     /// The sums as answers.
