@@ -6,9 +6,8 @@ mod registry;
 
 pub use crate::federation::faults::{Attack, AttackFrom, Rates};
 #[doc(hidden)]
-pub use crate::privacy::Privacy;
-#[doc(hidden)]
 pub use crate::privacy::protection::{Level, Neighbours, NoiseFrom, Protection};
+pub use crate::privacy::{Disclosure, Privacy};
 pub use draft::{Chosen, Data, Draft};
 pub use registry::Registry;
 
@@ -20,7 +19,7 @@ use crate::methods::{self, MethodKind, Needs};
 use crate::models::{Ability, ModelKind};
 use crate::over::Over;
 use crate::privacy;
-use crate::settings::{self, Declared, Setting, Settings, choices, settings};
+use crate::settings::{self, Declared, Field, Setting, Settings, choices, settings};
 use crate::training::Split;
 use std::sync::Arc;
 use toml::{Table, Value};
@@ -241,6 +240,14 @@ impl Experiment {
             let model = model.as_ref().map(|(kind, _)| *kind);
             faults.extend(hidden::shown(&private.protection, (source, data), model, &methods, known));
         }
+        let sums_alone = |private: Privacy| match private.protection.level {
+            Level::Client => Some(format!("privacy.level = \"{}\"", Level::Client)),
+            _ if private.sums != Disclosure::Open => Some(format!("privacy.sums = \"{}\"", private.sums)),
+            _ => None,
+        };
+        if let Some(is) = Privacy::read(&private).and_then(sums_alone) {
+            faults.extend(not_in_sums(&is, &methods, &settings, known));
+        }
         settings::finish(faults)?;
         let (Some((source, data)), Some((model_kind, model))) = (data, model) else {
             return Err(Error::settings(format!("{place}: incomplete")));
@@ -300,6 +307,31 @@ impl Experiment {
         file.insert("method".into(), Value::Array(self.methods.iter().map(method).collect()));
         toml::to_string(&file).unwrap_or_default()
     }
+}
+
+/// The faults of methods that want single answers, and of settings that do, where only sums over clients leave.
+fn not_in_sums(is: &str, methods: &[MethodEntry], top: &Settings, known: &Registry) -> Vec<Error> {
+    let mut faults = Vec::new();
+    if Sums::find(top, "sums") == Some(Sums::Float) {
+        let message = format!("sums: got \"float\", and {is} adds whole numbers up");
+        faults.push(Error::settings(message).hint("leave sums out"));
+    }
+    let works = |kind: &&&MethodKind| (kind.wants_single)(&Settings::defaults(kind.settings)).is_none();
+    let able: Vec<&str> = known.methods.iter().filter(works).map(|kind| kind.name).collect();
+    for (place, entry) in methods.iter().enumerate() {
+        let label = &entry.label;
+        if let Some(why) = (entry.kind.wants_single)(&entry.settings) {
+            let message = format!("method.{label}: {why}; with {is} only sums over clients leave");
+            faults.push(Error::settings(message).hint(format!("methods that do with sums: {}", able.join(", "))));
+        }
+        let above = entry.needs().over.and_then(|over| methods[..place].iter().find(|it| it.label == over));
+        if let Some(above) = above.filter(|above| above.kind.has_clusters && !above.needs().truth) {
+            let message =
+                format!("method.{label}.over: with {is} nobody knows who is in which cluster of {}", above.label);
+            faults.push(Error::settings(message).hint("name a method with one model for everybody, such as fedavg"));
+        }
+    }
+    faults
 }
 
 /// The fault of a method that cannot train this model, with a hint at those that can.

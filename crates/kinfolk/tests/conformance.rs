@@ -27,6 +27,7 @@ use kinfolk::rng::Key;
 use kinfolk::settings::Settings;
 use kinfolk::training::Split;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -77,6 +78,18 @@ impl Problem {
         Self::new("fedgrem-gaussian", data, "gaussian-mixture", "components = 3", 0.5, 1e-10)
     }
 
+    fn normalised() -> Self {
+        let data = "clients = 6\nsamples = 20\ntest_samples = 10\ntrue_clusters = 2";
+        Self::new(
+            "digits",
+            data,
+            "cnn",
+            "filters = [4]\nkernel = 3\npool = 2\nnorm = \"batch\"\nhidden = [6]",
+            0.1,
+            1e-5,
+        )
+    }
+
     fn logistic() -> Self {
         let data = "clients = 12\nsamples = 60\ntest_samples = 20";
         Self::new("odcl-logistic", data, "logistic", "intercept = true", 0.1, 1e-10)
@@ -99,7 +112,7 @@ impl Problem {
         let mut wishes: toml::Table = toml::from_str(&usual).unwrap();
         wishes.extend(toml::from_str::<toml::Table>(more).unwrap());
         match kind.name {
-            "ifca" => drop(wishes.insert("start".into(), "farthest".into())),
+            "ifca" => drop(wishes.entry("start").or_insert("farthest".into())),
             "odcl" => drop(wishes.insert("clustering".into(), "kmeans++".into())),
             // Strengths that are not given are estimated; networks have no likelihood to do that by.
             "l2gd" | "al2sgd+" | "james-stein" => {
@@ -296,6 +309,59 @@ fn integer_sums_give_the_same_bits_however_clients_are_spread() {
             }
         }
     }
+}
+
+/// What is to be added to the settings of a method, so that it does with sums; `None` if nothing helps.
+fn in_sums(kind: &MethodKind) -> Option<&'static str> {
+    let (given, more) = match kind.name {
+        "ifca" => (settings(kind.settings, "clusters = 2\nstart = \"random\""), "start = \"random\""),
+        _ => (Settings::defaults(kind.settings), ""),
+    };
+    (kind.wants_single)(&given).is_none().then_some(more)
+}
+
+#[test]
+fn a_method_does_with_sums_alone_or_says_why_not() {
+    let (mut able, mut unable) = (BTreeSet::new(), BTreeSet::new());
+    let problems = [Problem::digits(), Problem::linear(), Problem::normalised(), Problem::gaussians()];
+    for (number, mut problem) in problems.into_iter().enumerate() {
+        for (place, client) in problem.population.clients.iter_mut().enumerate() {
+            client.id = format!("{place:02}");
+        }
+        // Gradients leave statistics of normalisation as they were.
+        for kind in problem.methods().filter(|kind| number != 2 || kind.name == "fedbn") {
+            let Some(more) = in_sums(kind) else {
+                unable.insert(kind.name);
+                continue;
+            };
+            able.insert(kind.name);
+            let mut local = problem.integer(2).with_sealed_sums();
+            let here = play(&mut *problem.method(kind, more), &mut local, 3).unwrap();
+            let scored = scores(&here, &mut local, &problem);
+            for machines in [1, 3] {
+                let mut remote = problem.dealt(machines, |place| place % machines).with_sealed_sums();
+                let there = play(&mut *problem.method(kind, more), &mut remote, 3).unwrap();
+                assert_eq!(here.models, there.models, "{} on {machines} machines", kind.name);
+                assert_eq!(here.serving, there.serving, "{} on {machines} machines", kind.name);
+                let told = scores(&there, &mut remote, &problem);
+                assert_eq!((&scored.metric, scored.loss), (&told.metric, told.loss), "{}", kind.name);
+                assert_eq!((&scored.sizes, &scored.clients), (&told.sizes, &told.clients), "{}", kind.name);
+                assert_eq!(local.meter(), remote.meter(), "{} on {machines} machines", kind.name);
+            }
+            // Open sums are the same, but for the grid of the first rounds.
+            let mut open = problem.integer(2);
+            let other = play(&mut *problem.method(kind, more), &mut open, 1).unwrap();
+            let mut local = problem.integer(2).with_sealed_sums();
+            let one = play(&mut *problem.method(kind, more), &mut local, 1).unwrap();
+            for (a, b) in one.models.iter().zip(&other.models) {
+                assert!(relative_distance(a, b) <= 1e-8, "{}", kind.name);
+            }
+        }
+    }
+    let named = |kind: &&&MethodKind| (kind.wants_single)(&Settings::defaults(kind.settings)).is_some();
+    let reasons: BTreeSet<&str> = METHODS.iter().filter(named).map(|kind| kind.name).collect();
+    assert!(able.is_disjoint(&reasons) && able.len() >= 18, "{able:?}");
+    assert_eq!(able.len() + reasons.len(), METHODS.len(), "{able:?} {reasons:?}");
 }
 
 /// The same rows, multiplied.

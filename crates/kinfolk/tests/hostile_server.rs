@@ -249,7 +249,7 @@ impl Machine {
 
     /// What the client answers, or what the server hears instead.
     fn ask(&mut self, work: Work) -> std::result::Result<Reply, String> {
-        let message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None }]);
+        let message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None, seal: None }]);
         match send(&mut self.site, &message).map_err(|error| error.told())? {
             SiteReply::Replies(mut replies, _) => replies.remove(0).reply.map(|reply| reply.unpack()),
             other => panic!("{other:?}"),
@@ -342,7 +342,7 @@ fn what_a_client_kept_of_a_smaller_model_is_refused() {
     let (mut machine, wide) = (Machine::linear(1), Machine::new("mlp", "hidden = [4]", 1));
     let plan = plan(sample(Portion::All, None), Amount::Steps(1));
     let keep = Work::Train(Train { from: Start::Model(0), plan, keep: Keep::Instead });
-    let order = |work| vec![SiteOrder { index: 0, to: None, work, sum: None }];
+    let order = |work| vec![SiteOrder { index: 0, to: None, work, sum: None, seal: None }];
     let kept = machine.site.answer(&wire::encode(&machine.message(order(keep))).unwrap(), &[]).unwrap().1;
     let score =
         Evaluate { with: Subject::Own { stamp: 1 }, assign_on: kinfolk::training::Split::Train, compare: false };
@@ -514,7 +514,7 @@ fn work_and_memory_of_a_message_are_bounded() {
     let tally = Work::Tally(Tally { with: Subject::Models(vec![0]), components: u32::MAX, classes: u32::MAX });
     assert!(machine.ask(tally).unwrap_err().starts_with("numbers for the answer"));
     let nothing = Work::Losses(Losses { of: vec![0], on: Portion::All });
-    let order = |index| SiteOrder { index, to: Some(Vec::new()), work: nothing.clone(), sum: None };
+    let order = |index| SiteOrder { index, to: Some(Vec::new()), work: nothing.clone(), sum: None, seal: None };
     let message = machine.message((0..100_001).map(order).collect());
     assert!(send(&mut machine.site, &message).unwrap_err().to_string().starts_with("orders: got 100001"));
     let fitting = Fitting { starts: 1 << 20, iterations: 1 << 20, ..Fitting::default() };
@@ -593,7 +593,7 @@ fn own_machine(held_out: u32) -> Machine {
 
 impl Machine {
     fn ask_own(&mut self, work: Work) -> std::result::Result<Reply, String> {
-        let mut message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None }]);
+        let mut message = self.message(vec![SiteOrder { index: 0, to: None, work, sum: None, seal: None }]);
         if let Request::Work { roll, .. } = &mut message.request {
             *roll = roll_of(["talkative"].into_iter());
         }

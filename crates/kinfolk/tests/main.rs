@@ -22,4 +22,5 @@ mod personal;
 mod policy;
 mod privacy;
 mod runs;
+mod sealed;
 mod tables;

@@ -38,6 +38,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     particular: false,
     exposure: |_, _| Err("it answers with minimisers"),
     discloses: |_, _| Vec::new(),
+    wants_single: |_| None,
     check: |_, _, _| {},
     build: |setup| {
         let groups = setup.groups.expect("it has the setting");

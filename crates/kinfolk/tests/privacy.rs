@@ -3,7 +3,7 @@
 
 use crate::by_hand::clients;
 use kinfolk::experiment::{Draft, Level, NoiseFrom, Privacy, Protection, Top};
-use kinfolk::methods::options::{Schedule, Training};
+use kinfolk::methods::options::{Schedule, Training, Weight};
 use kinfolk::methods::{FedAvgSettings, IfcaSettings};
 use kinfolk::models::LinearSettings;
 use kinfolk::run::{Options, Unwatched, run};
@@ -117,6 +117,85 @@ fn clusters_are_found_by_drawn_choices() {
     assert!(notes.contains("40 noised steps and 4 drawn choices"), "{notes}");
     let again = carried_out(draft(), hidden(1e5, NoiseFrom::Seed), 3);
     assert_eq!(record.models_of("ifca").unwrap().models, again.models_of("ifca").unwrap().models);
+}
+
+/// Clients that each have one value, which the model of one constant learns.
+fn of_values(values: &[f64]) -> Draft {
+    let targets: Vec<[f64; 4]> = values.iter().map(|&value| [value; 4]).collect();
+    let targets: Vec<&[f64]> = targets.iter().map(|values| &values[..]).collect();
+    let zero = kinfolk::models::options::Initial::Zero;
+    Experiment::on(clients(&targets)).model(LinearSettings {
+        intercept: false,
+        initial: zero,
+        ..LinearSettings::default()
+    })
+}
+
+fn hidden_clients(epsilon: f64, noise: NoiseFrom) -> Privacy {
+    let protection =
+        Protection { level: Level::Client, epsilon: Some(epsilon), delta: DELTA, noise, ..Protection::default() };
+    Privacy { protection, ..Privacy::default() }
+}
+
+#[test]
+fn one_model_is_learned_from_many_clients_that_are_hidden() {
+    let values: Vec<f64> = (0..400).map(|client| 0.5 + 0.001 * f64::from(client % 2)).collect();
+    let fedavg = || FedAvgSettings { weight: Weight::Uniform, training: training(6), ..FedAvgSettings::default() };
+    let trained = |noise: NoiseFrom, seed: u64| {
+        carried_out(of_values(&values).method(fedavg()), hidden_clients(4.0, noise), seed)
+    };
+    let record = trained(NoiseFrom::Seed, 1);
+    // One step of ½ finds each client's value; the noise of a mean is about 3/400 of the clip.
+    assert!((found(&record) - 0.5005).abs() < 0.05 && found(&record) != 0.5005, "{}", found(&record));
+    let notes = record.summary.methods[0].repeats[0].notes.join("\n");
+    assert!(
+        notes.contains("differential privacy of clients: ε = 4.000")
+            && notes.contains("one client more or less; 6 sums"),
+        "{notes}"
+    );
+    assert_eq!(found(&record), found(&trained(NoiseFrom::Seed, 1)));
+    assert_ne!(found(&record), found(&trained(NoiseFrom::Seed, 2)));
+    assert_ne!(found(&trained(NoiseFrom::System, 1)), found(&trained(NoiseFrom::System, 1)));
+}
+
+#[test]
+fn clusters_are_found_among_clients_that_are_hidden() {
+    let values: Vec<f64> = (0..600).map(|client| if client % 3 == 0 { 1.0 } else { -1.0 }).collect();
+    let schedule = Schedule { local_steps: Some(1), ..Schedule::rounds(8) };
+    let ifca = || IfcaSettings {
+        clusters: 2.into(),
+        step: vec![0.5].into(),
+        schedule: schedule.clone(),
+        ..IfcaSettings::default()
+    };
+    let model = || LinearSettings { intercept: false, ..LinearSettings::default() };
+    // Which start leads to two clusters is a matter of luck: random models on either side of 0.
+    let parted = |seed: u64| {
+        let record =
+            carried_out(of_values(&values).model(model()).method(ifca()), hidden_clients(8.0, NoiseFrom::Seed), seed);
+        let mut models: Vec<f64> = record.models_of("ifca").unwrap().models.iter().map(|model| model[0]).collect();
+        models.sort_by(f64::total_cmp);
+        let sizes: Vec<usize> = record.rounds.iter().rev().find(|round| round.phase == "train").unwrap().sizes.clone();
+        let are_near = (models[0] + 1.0).abs() < 0.2 && (models[1] - 1.0).abs() < 0.2;
+        are_near && sizes.iter().sum::<usize>().abs_diff(600) < 150
+    };
+    assert!((0..6).any(parted));
+}
+
+#[test]
+fn what_tells_of_single_clients_is_refused() {
+    let text = "data.source = \"linear\"\nmodel.kind = \"linear\"\nprivacy.level = \"client\"\nprivacy.epsilon = 1\n\
+        [[method]]\nname = \"odcl\"\n[[method]]\nname = \"mr-mtl\"\nstep = 0.1\n[[method]]\nname = \"fedavg\"\nstep = 0.1\n\
+        [[method]]\nname = \"ifca\"\nclusters = 2\nstep = 0.1\nbatch = 4\n";
+    let said = Experiment::parse("file", text, &[]).err().unwrap().to_string();
+    for wanted in [
+        "method.odcl: its clients send more than sums of updates",
+        "method.mr-mtl: its clients send more than one update to a sum",
+        "method.fedavg.weight: \"rows\" lets one client weigh as much as many",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(!said.contains("method.ifca"), "{said}");
 }
 
 /// The probability of at most so many successes in `runs`.

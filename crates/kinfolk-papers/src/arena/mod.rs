@@ -320,7 +320,7 @@ impl Table {
             reason: repeat.reason.clone(),
             metric: repeat.metric.as_ref().map(|metric| metric.name.clone()),
             mean: repeat.metric.as_ref().map(|metric| if self.about.pooled { metric.pooled } else { metric.mean }),
-            worst_decile: repeat.metric.as_ref().map(|metric| metric.worst_decile),
+            worst_decile: repeat.metric.as_ref().and_then(|metric| metric.worst_decile),
             // Rounds have the mean over clients alone.
             within: within.filter(|_| !self.about.pooled),
             clients: clients.filter_map(|client| Some((client.client.clone(), client.metric?))).collect(),

@@ -12,10 +12,13 @@ impl Finding for Clusters {
         if context.outcome.clustered {
             let clusters: Vec<Option<usize>> = context.scored.clients.iter().map(|served| served.cluster).collect();
             let mut sizes = vec![0; context.outcome.models.len()];
-            clusters.iter().flatten().for_each(|&cluster| sizes[cluster] += 1);
+            match &context.scored.sizes {
+                Some(told) => sizes.clone_from(told),
+                None => clusters.iter().flatten().for_each(|&cluster| sizes[cluster] += 1),
+            }
             let only_member = |cluster: usize| {
                 let place = clusters.iter().position(|found| *found == Some(cluster));
-                place.map_or("", |place| &*context.population.clients[place].id)
+                place.map_or("whose name is not told", |place| &*context.population.clients[place].id)
             };
             found.summary.clusters = Some(sizes.iter().filter(|&&size| size > 0).count());
             found.summary.notes.extend(odd_clusters(&sizes, only_member));

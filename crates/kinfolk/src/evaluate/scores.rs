@@ -4,14 +4,16 @@
 //! through the federation like everything else, in a phase of its own that is not counted as the method's traffic.
 
 use super::*;
+use crate::aggregate::Weight;
 use crate::error::{Error, ErrorKind};
 use crate::federation::server::ledger::few_of;
-use crate::federation::work::{Evaluated, Losses};
-use crate::federation::{Answered, ClientInfo};
+use crate::federation::work::{Evaluated, Losses, Scored};
+use crate::federation::{Answered, By, ClientInfo, Handle};
 use crate::models::first_smallest;
 use crate::record::MetricSummary;
 use crate::record::summary::ClientScore;
 use crate::training::{Portion, Split};
+use std::collections::BTreeSet;
 
 /// The scores of a federation's clients.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +24,8 @@ pub struct Evaluation {
     pub metric: Option<MetricSummary>,
     /// Mean loss of the clients' own models on the rows that assign them.
     pub loss: Option<f64>,
+    /// Number of clients in every cluster, where only sums are told of clients.
+    pub sizes: Option<Vec<usize>>,
 }
 
 /// The score of one client.
@@ -53,6 +57,9 @@ pub fn seen(
     outliers: &[bool],
     compare: bool,
 ) -> Result<Evaluation> {
+    if federation.is_sealed() {
+        return seen_together(outcome, federation, metric, assign_on, outliers);
+    }
     let count = federation.clients().len();
     let everything: Vec<usize> = (0..outcome.models.len()).collect();
     let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), Gather::Each);
@@ -121,6 +128,111 @@ pub fn seen(
     Ok(summarise(clients, metric, outcome, outliers))
 }
 
+/// The same where only sums are told of clients: nobody's score is known, but those of the clusters.
+fn seen_together(
+    outcome: &Outcome,
+    federation: &mut dyn Federation,
+    metric: Metric,
+    assign_on: Split,
+    outliers: &[bool],
+) -> Result<Evaluation> {
+    let everything: Vec<usize> = (0..outcome.models.len()).collect();
+    let mut ask = Ask::new(Phase::Evaluate, with_drafts(outcome), TOGETHER);
+    // Each order with the cluster of every slot.
+    let mut scores: Vec<(Vec<Option<usize>>, Handle<Evaluated>)> = Vec::new();
+    let count = federation.clients().len() as u32;
+    let mut score = |to: Recipients, of: Vec<Option<usize>>, with: Subject| {
+        let good = |client: &u32| to.contains(*client) && is_good(outliers, *client as usize);
+        let to = Recipients::list((0..count).filter(good).collect());
+        scores.push((of, ask.order(to, Evaluate { with, assign_on, compare: false })));
+    };
+    let each = || everything.iter().copied().map(Some).collect::<Vec<_>>();
+    let mut clients = vec![Served::default(); count as usize];
+    match &outcome.serving {
+        Serving::Choose if everything.is_empty() => {}
+        Serving::Choose => score(Recipients::All, each(), Subject::Models(everything.clone())),
+        Serving::Given(given) => {
+            for &cluster in &everything {
+                let to = Recipients::list(given.members(cluster));
+                score(to, vec![Some(cluster)], Subject::Models(vec![cluster]));
+            }
+            if !everything.is_empty() && !given.unassigned().is_empty() {
+                score(Recipients::list(given.unassigned()), each(), Subject::Models(everything.clone()));
+            }
+            clients.iter_mut().zip(given.each()).for_each(|(served, &cluster)| served.cluster = cluster);
+        }
+        Serving::Mixed { .. } => {
+            let message = "mixtures of a client's own are scored one by one, and only sums are told of clients";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Serving::Own { stamps, clusters } => {
+            let of = |client: u32| clusters.as_ref().and_then(|clusters| clusters.of(client));
+            let known: BTreeSet<Option<usize>> = (0..count).map(of).collect();
+            for (to, subject) in own_subjects(outcome, stamps) {
+                for &cluster in &known {
+                    let members = (0..count).filter(|&client| to.contains(client) && of(client) == cluster);
+                    score(Recipients::list(members.collect()), vec![cluster], subject.clone());
+                }
+            }
+            (0..count).zip(&mut clients).for_each(|(client, served)| served.cluster = of(client));
+        }
+    }
+    let answers = federation.ask(&ask)?;
+    let told = scores.iter().map(|(of, order)| (&of[..], answers.of(*order)));
+    let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
+    Ok(Evaluation { clients, ..summarise_together(told, metric, clusters)? })
+}
+
+/// How scores are gathered where only sums are told of clients.
+const TOGETHER: Gather = Gather::Sum { by: By::Choice, weight: Weight::Uniform };
+
+/// The scores of all clients from those of each slot, which is that of a cluster.
+fn summarise_together<'a>(
+    told: impl Iterator<Item = (&'a [Option<usize>], Answered<'a, Evaluated>)>,
+    metric: Metric,
+    clusters: usize,
+) -> Result<Evaluation> {
+    let mut of_cluster = vec![Scored::default(); clusters];
+    let mut all = Scored::default();
+    for (of, answer) in told {
+        for (slot, cluster) in answer.slots.iter().zip(of) {
+            let scored = Scored::of(slot);
+            all.merge(&scored);
+            cluster.and_then(|cluster| of_cluster.get_mut(cluster)).into_iter().for_each(|sum| sum.merge(&scored));
+        }
+    }
+    if all.scored > 0.0 && sums(metric, &all).is_none() {
+        let message = format!("score: no hits of some clients, which metric = \"{}\" counts", metric.name());
+        return Err(
+            Error::new(ErrorKind::Client, message).hint("count the rows that are right, or use metric = \"loss\"")
+        );
+    }
+    let mean =
+        |scored: &Scored| sums(metric, scored).filter(|_| scored.scored > 0.0).map(|(_, means)| means / scored.scored);
+    let per_cluster = of_cluster.iter().map(mean).collect();
+    let known = mean(&all).zip(sums(metric, &all));
+    let metric = known.map(|(mean, (sum, _))| MetricSummary {
+        name: metric.name().into(),
+        mean,
+        pooled: sum / all.rows,
+        worst_decile: None,
+        per_cluster,
+    });
+    let loss = (all.clients > 0).then(|| all.loss / all.clients as f64);
+    let sizes = of_cluster.iter().map(|scored| scored.clients).collect();
+    Ok(Evaluation { clients: Vec::new(), metric, loss, sizes: Some(sizes) })
+}
+
+/// A metric summed over rows, and its clients' means summed over clients; `None` where it needs hits and not everybody counts some.
+fn sums(metric: Metric, scored: &Scored) -> Option<(f64, f64)> {
+    let counts = scored.counted == scored.scored;
+    match metric {
+        Metric::Accuracy => counts.then_some(scored.hits),
+        Metric::SquaredError | Metric::LogLoss | Metric::Loss => Some(scored.row_losses),
+        Metric::RowError => counts.then_some((scored.rows - scored.hits.0, scored.scored - scored.hits.1)),
+    }
+}
+
 pub(super) fn with_drafts(outcome: &Outcome) -> Vec<Params> {
     let drafts = outcome.mixture.iter().flat_map(|mixture| mixture.drafts.iter().flatten());
     outcome.models.iter().chain(drafts).cloned().collect()
@@ -151,7 +263,17 @@ pub fn unseen(
     if outcome.models.is_empty() {
         return Ok(None);
     }
-    let evaluate = Evaluate { with: Subject::Models((0..outcome.models.len()).collect()), assign_on, compare: false };
+    let everything: Vec<usize> = (0..outcome.models.len()).collect();
+    let evaluate = Evaluate { with: Subject::Models(everything.clone()), assign_on, compare: false };
+    if federation.is_sealed() {
+        let mut ask = Ask::new(Phase::Evaluate, outcome.models.clone(), TOGETHER);
+        let order = ask.order(Recipients::All, evaluate);
+        let (count, answers) = (federation.clients().len(), federation.ask(&ask)?);
+        let of: Vec<Option<usize>> = everything.into_iter().map(Some).collect();
+        let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
+        let scored = summarise_together(std::iter::once((&of[..], answers.of(order))), metric, clusters)?;
+        return Ok(Some(Evaluation { clients: vec![Served::default(); count], ..scored }));
+    }
     let clients = score_all(federation, outcome.models.clone(), evaluate, metric, outcome.clustered)?;
     Ok(Some(summarise(clients, metric, outcome, &[])))
 }
@@ -227,8 +349,12 @@ fn summarise(mut clients: Vec<Served>, metric: Metric, outcome: &Outcome, outlie
     let clusters = if outcome.clustered { outcome.models.len() } else { 0 };
     let losses: Vec<f64> = clients.iter().filter_map(|served| served.loss).collect();
     let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64);
-    Evaluation { loss, metric: MetricSummary::of(metric.name(), &scores, clusters), clients }
+    Evaluation { loss, metric: MetricSummary::of(metric.name(), &scores, clusters), clients, sizes: None }
 }
+
+/// What a result lacks where only sums are told of clients.
+const SEALED: &str = "only sums over clients were told, so single clients' clusters, margins and metrics and the worst tenth of them are \
+                      not known";
 
 #[derive(Default)]
 pub(super) struct Scores;
@@ -251,6 +377,9 @@ impl Finding for Scores {
         }
         let infinite = without_finite_metric(&population.clients, scored);
         let notes = &mut found.summary.notes;
+        if context.federation.is_sealed() {
+            notes.push(SEALED.into());
+        }
         if scored.metric.is_none() && infinite.is_none() {
             notes.push(format!("{}, so there is nothing to score", why_nothing(context.outcome, scored)));
         }

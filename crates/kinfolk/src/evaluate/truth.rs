@@ -16,7 +16,8 @@ impl Finding for Truth {
         let clients = || clients().filter(|(_, served)| reached(served));
         let truth: Option<Vec<usize>> = clients().map(|(client, _)| client.truth).collect();
         let clusters: Option<Vec<usize>> = clients().map(|(_, served)| served.cluster).collect();
-        let are_found = context.outcome.clustered && !context.outcome.clusters_given;
+        // Where only sums are told of clients, the clusters that they choose are not known.
+        let are_found = context.outcome.clustered && !context.outcome.clusters_given && clients().next().is_some();
         if let (Some(truth), Some(clusters), true) = (truth, clusters, are_found) {
             found.summary.misclustering = Some(misclustering(&clusters, &truth));
             found.summary.ari = Some(adjusted_rand_index(&clusters, &truth));

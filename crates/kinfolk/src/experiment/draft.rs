@@ -110,7 +110,6 @@ impl Draft {
     }
 
     /// What is told of clients and their rows.
-    #[doc(hidden)]
     pub fn privacy(mut self, privacy: Privacy) -> Self {
         self.privacy = privacy;
         self

@@ -1,6 +1,7 @@
-//! What stands against hiding single rows: methods, settings and models whose answers tell of them.
+//! What stands against hiding clients or their rows: methods, settings and models whose answers tell of them.
 
 use super::*;
+use crate::aggregate::Weight;
 use crate::privacy::protection::{Level, Protection};
 use crate::privacy::rows::RowPrivacy;
 
@@ -25,18 +26,25 @@ pub(super) fn shown(
         let hint = "set privacy.public_schema = true if scales, words and classes of the columns are public knowledge";
         faults.push(Error::settings(message).hint(hint));
     }
-    if let Some(model) = model.filter(|model| !model.row_gradients) {
+    let of_rows = protection.level == Level::Record;
+    if let Some(model) = model.filter(|model| of_rows && !model.row_gradients) {
         let able: Vec<&str> = known.models.iter().filter(|kind| kind.row_gradients).map(|kind| kind.name).collect();
         let message =
             format!("model.kind: {is} cuts the gradient of every row, which {} does not have one by one", model.name);
         faults.push(Error::settings(message).hint(format!("models that do: {}", able.join(", "))));
     }
     let pass = RowPrivacy::steps_of_a_pass(protection.rate);
-    let works = |kind: &&&MethodKind| (kind.exposure)(&Settings::defaults(kind.settings), pass).is_ok();
+    let exposed = |kind: &MethodKind, settings: &Settings| match (kind.exposure)(settings, pass) {
+        Ok(exposure) if !of_rows && exposure.sums == 0 => Err("its clients send more than one update to a sum"),
+        Err(_) if !of_rows => Err("its clients send more than sums of updates"),
+        exposure => exposure.map(|_| ()),
+    };
+    let works = |kind: &&&MethodKind| exposed(kind, &Settings::defaults(kind.settings)).is_ok();
     let able: Vec<&str> = known.methods.iter().filter(works).map(|kind| kind.name).collect();
     for MethodEntry { label, kind, settings } in methods {
-        if let Err(why) = (kind.exposure)(settings, pass) {
-            let message = format!("method.{label}: {why}; {is} hides single rows");
+        if let Err(why) = exposed(kind, settings) {
+            let hides = if of_rows { "single rows" } else { "single clients" };
+            let message = format!("method.{label}: {why}; {is} hides {hides}");
             faults.push(Error::settings(message).hint(format!("methods that can: {}", able.join(", "))));
             continue;
         }
@@ -44,7 +52,13 @@ pub(super) fn shown(
             let message = format!("method.{label}.step: \"auto\" looks at the rows, which {is} hides");
             faults.push(Error::settings(message).hint("give a number"));
         }
-        if settings.get("batch").is_some() {
+        if !of_rows && Weight::find(settings, "weight") == Some(Weight::Rows) {
+            let message = format!(
+                "method.{label}.weight: \"rows\" lets one client weigh as much as many, and {is} hides any one"
+            );
+            faults.push(Error::settings(message).hint("set weight = \"uniform\""));
+        }
+        if of_rows && settings.get("batch").is_some() {
             let message =
                 format!("method.{label}.batch: a batch of a fixed size is no sample in which a row is by chance");
             faults.push(

@@ -96,6 +96,11 @@ impl Grid {
     pub(crate) fn unit(&self) -> f64 {
         2f64.powi(-self.bits)
     }
+
+    /// Units in 1.
+    pub(crate) fn scale(&self) -> f64 {
+        2f64.powi(self.bits)
+    }
 }
 
 /// A sum over the clients of a slot.
@@ -117,7 +122,7 @@ impl FixedSum {
     /// Adds a vector that the grid holds.
     pub(crate) fn add(&mut self, grid: &Grid, weight: u64, vector: &[f64]) {
         self.total.resize(vector.len(), 0);
-        let (scale, times) = (2f64.powi(grid.bits), i128::from(weight));
+        let (scale, times) = (grid.scale(), i128::from(weight));
         for (total, value) in self.total.iter_mut().zip(vector) {
             *total = total.wrapping_add(times.wrapping_mul(whole(value * scale)));
         }
@@ -203,18 +208,18 @@ impl Totals {
 }
 
 /// A number cut off towards zero. Conversions to 64 bits are an instruction, those to 128 are not.
-fn whole(value: f64) -> i128 {
+pub(crate) fn whole(value: f64) -> i128 {
     const SHORT: f64 = (1u64 << 62) as f64;
     if value.abs() < SHORT { i128::from(value as i64) } else { value as i128 }
 }
 
 /// As bytes: their number does not tell how large they are.
-fn write_integers<S: Serializer>(integers: &[i128], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+pub(crate) fn write_integers<S: Serializer>(integers: &[i128], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     let bytes: Vec<u8> = integers.iter().flat_map(|integer| integer.to_le_bytes()).collect();
     serializer.serialize_bytes(&bytes)
 }
 
-fn read_integers<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<i128>, D::Error> {
+pub(crate) fn read_integers<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<i128>, D::Error> {
     let bytes = <&'de [u8]>::deserialize(deserializer)?;
     let (integers, rest) = bytes.as_chunks::<{ size_of::<i128>() }>();
     if !rest.is_empty() {

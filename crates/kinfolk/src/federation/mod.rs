@@ -13,6 +13,8 @@
 //! | `engines/` | federations: in this process on all cores, and over bytes on other machines |
 //! | `disclosure.rs` | what leaves clients, as data: declared by kinds of work and by methods |
 //! | `fixed.rs` | sums of vectors as whole numbers, the same however clients are spread |
+//! | `sealed.rs` | such sums of all that clients answer, in which nothing of a single one is told |
+//! | `hidden.rs` | such sums with noise, in which any one client is hidden |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
 //! | `faults.rs` | clients that are silent, late, broken or hostile, as such a list |
@@ -26,6 +28,8 @@ pub mod engines;
 #[doc(hidden)]
 pub mod faults;
 pub(crate) mod fixed;
+pub(crate) mod hidden;
+pub(crate) mod sealed;
 pub(crate) mod server;
 pub(crate) mod transforms;
 #[doc(hidden)]
@@ -62,6 +66,16 @@ pub trait Federation {
 
     /// The traffic so far.
     fn meter(&self) -> &Meter;
+
+    /// Whether only sums over clients are told, and nothing of a single one.
+    fn is_sealed(&self) -> bool {
+        false
+    }
+
+    /// Whether noise hides single clients in all that is asked outside of evaluation: nothing but sums is told there.
+    fn hides_clients(&self) -> bool {
+        false
+    }
 }
 
 /// What the server knows of a client without asking.
@@ -184,7 +198,7 @@ pub struct Answers {
 /// The answers to one order. The lists run along `clients`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OrderAnswers {
-    /// Who answered, ascending.
+    /// Who answered, ascending. Where only sums are told, who was reached: some of them may be in no sum.
     pub clients: Vec<u32>,
     /// Training rows of each.
     pub rows: Vec<u32>,
@@ -196,6 +210,19 @@ pub struct OrderAnswers {
     pub vectors: Vec<f64>,
     /// One entry for every slot, when gathered as sums.
     pub sums: Vec<Sum>,
+    /// One entry for every slot, where only sums are told; the lists of counts and numbers are empty then.
+    #[doc(hidden)]
+    pub slots: Vec<Slot>,
+}
+
+/// What is known of the clients in a slot where only sums are told.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[doc(hidden)]
+pub struct Slot {
+    /// Number of clients.
+    pub count: usize,
+    /// The sum of each number of their replies.
+    pub numbers: Vec<f64>,
 }
 
 /// A client that gave nothing usable.
@@ -225,6 +252,17 @@ fn part_of<T>(list: &[T], place: usize, count: usize) -> &[T] {
 }
 
 impl OrderAnswers {
+    /// How many clients gave a usable answer.
+    #[doc(hidden)]
+    pub fn answered(&self) -> usize {
+        if self.slots.is_empty() { self.clients.len() } else { self.slots.iter().map(|slot| slot.count).sum() }
+    }
+
+    /// How many were reached and are in no sum, where only sums are told.
+    pub(crate) fn unusable(&self) -> usize {
+        self.clients.len().saturating_sub(self.answered())
+    }
+
     /// The vector of the client in this place.
     pub fn vector(&self, place: usize) -> &[f64] {
         part_of(&self.vectors, place, self.clients.len())
@@ -246,6 +284,15 @@ impl<A> Clone for Handle<A> {
 impl<A> Copy for Handle<A> {}
 
 impl Answers {
+    /// How many answers are not there: those of the [missing](Answers::missing), and where only sums are told those that are in none.
+    pub fn absent(&self) -> usize {
+        self.missing.len() + self.unusable()
+    }
+
+    pub(crate) fn unusable(&self) -> usize {
+        self.orders.iter().map(OrderAnswers::unusable).sum()
+    }
+
     /// The answers to an order.
     pub fn of<A: Answer>(&self, handle: Handle<A>) -> Answered<'_, A> {
         Answered { order: &self.orders[handle.order], answer: PhantomData }
@@ -282,18 +329,28 @@ impl<'a, A: Answer> Answered<'a, A> {
         A::read(part_of(&self.counts, place, count), part_of(&self.numbers, place, count))
     }
 
-    /// The loss of each client that answered, at the model it began from.
+    /// The loss of each client that answered, at the model it began from. Where only sums are told, the mean of a slot stands for
+    /// each of its clients, and an infinite one for all where most gave nothing usable, as where training has diverged.
     pub fn losses(&self) -> Vec<f64>
     where
         A: HasLoss,
     {
+        if !self.slots.is_empty() {
+            let of_slot = |slot: &Slot| {
+                let mean = slot.numbers.first().map_or(0.0, |sum| sum / slot.count.max(1) as f64);
+                std::iter::repeat_n(mean, slot.count)
+            };
+            let diverged = self.unusable() > self.answered();
+            return if diverged { vec![f64::INFINITY] } else { self.slots.iter().flat_map(of_slot).collect() };
+        }
         let count = self.clients.len();
         (0..count).map(|place| part_of(&self.numbers, place, count)[0]).collect()
     }
 
-    /// Every client with its answer.
+    /// Every client with its answer; nobody where only sums are told.
     pub fn each(&self) -> impl Iterator<Item = (u32, A)> {
-        self.clients.iter().enumerate().map(|(place, &client)| (client, self.at(place)))
+        let told = if self.slots.is_empty() { &self.clients[..] } else { &[] };
+        told.iter().enumerate().map(|(place, &client)| (client, self.at(place)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::client::host::State;
 use super::fixed::{SumOrder, Summed};
+use super::sealed::{SealedOrder, SealedSum};
 use super::work::PackedReply;
 use super::*;
 use crate::data::DataShape;
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) const VERSION: u16 = 13;
+pub(crate) const VERSION: u16 = 14;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -193,6 +194,8 @@ pub struct SiteOrder {
     pub work: Work,
     /// How their vectors are summed; without, they come one by one.
     pub sum: Option<SumOrder>,
+    /// How all that they answer is summed, where nothing else is told; all orders of a message have it, or none.
+    pub seal: Option<SealedOrder>,
 }
 
 /// A machine's reply.
@@ -204,6 +207,8 @@ pub enum SiteReply {
     Replies(Vec<ClientReply>, Vec<(u32, Summed)>),
     /// Which of their models are saved.
     Kept(KeptModels),
+    /// The sums of all that clients answered to each order of the message.
+    Sealed(Vec<SealedSum>),
     /// What clients remember, and what is saved by those that are the user's own code.
     States(Vec<Option<State>>, Vec<Option<Vec<u8>>>),
 }
@@ -395,7 +400,7 @@ mod tests {
                 stamp: 3,
                 phase: Phase::Train,
                 models: vec![(1, Arc::new(Packed::pack(&[1.0, 0.1], Precision::F32)))],
-                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work, sum: None }],
+                orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work, sum: None, seal: None }],
             },
         }
     }

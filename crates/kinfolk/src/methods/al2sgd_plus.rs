@@ -65,6 +65,7 @@ impl MethodSettings for Al2sgdPlusSettings {
     const SUMMARY: &str = "known clusters: personal models, accelerated and to the exact minimiser";
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 2";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it follows the models of single clients by their answers");
 
     fn needs(&self) -> Needs {
         self.objective.client.needs(self.missing)

@@ -87,7 +87,13 @@ impl Method for Apfl {
         let loss = room.check_loss(&losses(&answers, &orders))?;
         base.average(&answers, &orders, room);
         for &(_, order) in &orders {
-            answers.of(order).each().for_each(|(client, answer)| shares[client as usize] = answer.share);
+            let answer = answers.of(order);
+            answer.each().for_each(|(client, answer)| shares[client as usize] = answer.share);
+            // Where only sums are told, everybody counts as the mean.
+            let told = answer.slots.iter().filter(|slot| slot.count > 0);
+            for share in told.map(|slot| slot.numbers[1] / slot.count as f64) {
+                answer.clients.iter().for_each(|&client| shares[client as usize] = share);
+            }
         }
         note_stamps(&answers, stamps);
         Ok(base.progress(loss, self.trainer.is_last(room)))

@@ -64,6 +64,7 @@ impl MethodSettings for CflSettings {
     const PAPER: &str = "Sattler, Müller, Samek 2019";
     const SHOWS_ROWS: &str = "it divides clusters by the gradients of single clients, which are not cut row by row";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it splits clusters by the updates of single clients");
 
     fn needs(&self) -> Needs {
         self.training.needs()

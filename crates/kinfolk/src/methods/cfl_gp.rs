@@ -44,6 +44,7 @@ settings! {
 
 impl MethodSettings for CflGpSettings {
     const NAME: &str = "cfl-gp";
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters clients by their gradients");
     const SUMMARY: &str =
         "clusters from gradients at the clusters' models in turn, collected over rounds; averaging inside";
     const PAPER: &str = "Kim, Kim, De Veciana 2024";

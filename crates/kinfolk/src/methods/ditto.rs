@@ -50,7 +50,7 @@ impl MethodSettings for DittoSettings {
         let own = amount(self.own_steps, self.own_epochs).unwrap_or(schedule.amount());
         let Exposure { steps: common, .. } = schedule.exposure(pass)?;
         let own = steps(own, pass).saturating_mul(schedule.rounds as u64);
-        Ok(Exposure { steps: common.saturating_add(own), choices: 0 })
+        Ok(Exposure { steps: common.saturating_add(own), choices: 0, sums: 0 })
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

@@ -50,6 +50,7 @@ impl MethodSettings for FedAmpSettings {
     const NAME: &str = "fedamp";
     const SUMMARY: &str = "a model of every client's own, pulled to a mixture of those of clients alike";
     const PAPER: &str = "Huang et al. 2021";
+    const WANTS_SINGLE: Option<&'static str> = Some("it mixes the clients' own models for each of them");
 
     fn needs(&self) -> Needs {
         self.training.needs()

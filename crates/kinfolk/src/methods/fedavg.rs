@@ -61,7 +61,7 @@ impl Method for FedAvg {
         let order = ask.order(self.trainer.participants(room.round(), room), train);
         let answers = room.ask(&ask)?;
         let trained = answers.of(order);
-        self.model = mean_model(&self.model, &trained.sums[0], room.unchanged(answers.missing.len()));
+        self.model = mean_model(&self.model, &trained.sums[0], room.unchanged(answers.absent()));
         Ok(Progress::of(room.check_loss(&trained.losses())?, self.trainer.is_last(room)))
     }
 

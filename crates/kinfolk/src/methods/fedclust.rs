@@ -32,6 +32,7 @@ settings! {
 
 impl MethodSettings for FedClustSettings {
     const NAME: &str = "fedclust";
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters clients by the last layers of their models");
     const SUMMARY: &str = "clusters once, from the last layers of briefly trained models; averaging inside";
     const PAPER: &str = "Islam et al. 2024";
     const HAS_CLUSTERS: bool = true;

@@ -48,6 +48,7 @@ impl MethodSettings for FedDriftSettings {
     const PARTICULAR: bool = true;
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Rows;
+    const WANTS_SINGLE: Option<&'static str> = Some("it decides by every client's own losses which model it has");
 
     fn needs(&self) -> Needs {
         self.training.needs()

@@ -31,6 +31,7 @@ impl MethodSettings for FedEmSoftSettings {
     const PAPER: &str = "Marfoq et al. 2021";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Rows;
+    const WANTS_SINGLE: Option<&'static str> = Some("it has every client's shares of the models");
 
     fn needs(&self) -> Needs {
         self.components.training.needs()

@@ -39,6 +39,7 @@ impl MethodSettings for FedFomoSettings {
     const NAME: &str = "fedfomo";
     const SUMMARY: &str = "every client moves towards those models of others that are better on its own held-out rows";
     const PAPER: &str = "Zhang et al. 2021";
+    const WANTS_SINGLE: Option<&'static str> = Some("it has clients try each other's models");
 
     fn needs(&self) -> Needs {
         self.training.needs()

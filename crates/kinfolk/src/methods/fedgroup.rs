@@ -49,6 +49,7 @@ impl MethodSettings for FedGroupSettings {
     const SUMMARY: &str = "groups from the directions of clients' first updates, averaging inside";
     const PAPER: &str = "Duan et al. 2021";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it groups clients by their first updates");
 
     fn needs(&self) -> Needs {
         self.training.needs()

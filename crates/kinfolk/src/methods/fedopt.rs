@@ -115,7 +115,7 @@ impl Method for FedOpt {
         let answers = room.ask(&ask)?;
         let trained = answers.of(order);
         if trained.sums[0].count > 0 {
-            let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.missing.len()));
+            let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.absent()));
             let changes: Vec<f64> = mean.iter().zip(&**model).map(|(mean, own)| mean - own).collect();
             let moments = changes.iter().zip(first.iter_mut().zip(second));
             let steps: Vec<f64> = moments.map(|(&change, (m, v))| self.settings.step(change, m, v)).collect();

@@ -32,6 +32,7 @@ impl MethodSettings for FedRcSettings {
     const PARTICULAR: bool = true;
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Rows;
+    const WANTS_SINGLE: Option<&'static str> = Some("it has every client's shares of the models");
 
     fn needs(&self) -> Needs {
         self.components.training.needs()

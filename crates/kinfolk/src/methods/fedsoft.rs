@@ -42,6 +42,7 @@ impl MethodSettings for FedSoftSettings {
     const SUMMARY: &str = "every client a mixture of clusters, its model pulled to all of them";
     const PAPER: &str = "Ruan, Joe-Wong 2022";
     const WANTS: Ability = Ability::Rows;
+    const WANTS_SINGLE: Option<&'static str> = Some("it mixes models in shares that every client tells by itself");
 
     fn needs(&self) -> Needs {
         self.training.needs()

@@ -32,6 +32,7 @@ impl MethodSettings for FesemSettings {
     const SUMMARY: &str = "k-means of the clients' models, one iteration a round";
     const PAPER: &str = "Xie et al. 2021";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters the clients' own models, which come one by one");
 
     fn needs(&self) -> Needs {
         self.training.needs()

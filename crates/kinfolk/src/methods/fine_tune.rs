@@ -44,7 +44,7 @@ impl MethodSettings for FineTuneSettings {
         let schedule = &self.layer.training.schedule;
         let tuning = amount(self.tune_steps, self.tune_epochs).unwrap_or(schedule.amount());
         let averaging = if self.layer.over.is_some() { 0 } else { schedule.exposure(pass)?.steps };
-        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0 })
+        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0, sums: 0 })
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
@@ -99,7 +99,8 @@ impl Method for FineTuned {
             self.state.averaged = room.round() + 1 == self.averaging_rounds();
             return Ok(self.state.models.base.progress(loss, false));
         }
-        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), Gather::Each);
+        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), gather);
         let plan = self.plan();
         let orders = self.state.models.base.order(&Recipients::All, &mut ask, |cluster| Train {
             from: Start::Model(cluster),

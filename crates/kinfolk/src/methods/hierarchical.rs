@@ -32,6 +32,7 @@ impl MethodSettings for HierarchicalSettings {
         "its clients answer with how their smallest loss depends on the centre, a function of all their rows";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Minimiser;
+    const WANTS_SINGLE: Option<&'static str> = Some("it needs to know of every single client that it has answered");
 
     fn needs(&self) -> Needs {
         self.objective.client.needs(self.missing)

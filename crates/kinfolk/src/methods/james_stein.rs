@@ -38,6 +38,7 @@ impl MethodSettings for JamesSteinSettings {
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Proposition 5.4";
     const HAS_CLUSTERS: bool = true;
     const WANTS: Ability = Ability::Quadratic;
+    const WANTS_SINGLE: Option<&'static str> = Some("it sees every client's estimate by itself");
 
     fn needs(&self) -> Needs {
         self.client.needs(self.missing)

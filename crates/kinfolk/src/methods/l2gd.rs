@@ -67,6 +67,7 @@ impl MethodSettings for L2gdSettings {
     const SUMMARY: &str = "known clusters: personal models by local steps and steps towards means";
     const PAPER: &str = "Lyu, Hanzely, Kolar 2022, Algorithm 1";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it follows the models of single clients by their answers");
 
     fn needs(&self) -> Needs {
         self.objective.client.needs(self.missing)

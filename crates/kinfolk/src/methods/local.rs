@@ -49,7 +49,7 @@ impl MethodSettings for LocalSettings {
     fn exposure(&self, pass: u64) -> Hidable {
         match self.solve {
             SolveBy::Exact => Err("solve = \"exact\" finds the minimiser, of which every row moves what it likes"),
-            _ => self.training.schedule.exposure(pass),
+            _ => Ok(Exposure { sums: 0, ..self.training.schedule.exposure(pass)? }),
         }
     }
 
@@ -96,7 +96,8 @@ impl Method for Local {
         let asked = self.trainer.participants(room.round(), room);
         let asked = (0..self.stamps.len() as u32).filter(|&client| asked.contains(client));
         let models = self.common.iter().filter(|_| self.ridge.is_none()).cloned().collect();
-        let mut ask = Ask::new(Phase::Train, models, Gather::Each);
+        // Nothing is sent but losses.
+        let mut ask = Ask::new(Phase::Train, models, Gather::Sum { by: By::All, weight: Weight::Uniform });
         // Clients that missed a round hold an older model: one order for every stamp.
         let order = |(stamp, to): (u64, Recipients)| {
             if let Some(ridge) = self.ridge {

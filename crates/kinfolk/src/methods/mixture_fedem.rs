@@ -26,6 +26,7 @@ impl MethodSettings for MixtureFedEmSettings {
     const SUMMARY: &str = "common components and weights of their own, clients' M-steps averaged";
     const PAPER: &str = "Marfoq, Neglia, Bellet, Kameni, Vidal 2021";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         discloses_shared(&self.common)

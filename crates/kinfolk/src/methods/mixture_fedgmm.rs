@@ -26,6 +26,7 @@ impl MethodSettings for MixtureFedGmmSettings {
     const SUMMARY: &str = "common components and weights of their own, one M-step from everybody's sums";
     const PAPER: &str = "Wu, Zhang, Yang, Yu, Zhang, Wang 2023";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         discloses_shared(&self.common)

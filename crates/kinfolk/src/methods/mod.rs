@@ -71,6 +71,9 @@ pub struct MethodKind {
     /// What it has clients tell, of a model with which so much can be done; nothing where it does not say.
     #[doc(hidden)]
     pub discloses: fn(&Settings, Ability) -> Vec<Disclosure>,
+    /// What it wants of single clients, if it cannot do with sums over them.
+    #[doc(hidden)]
+    pub wants_single: fn(&Settings) -> Option<&'static str>,
     /// Adds faults in combinations of settings.
     pub check: fn(&str, &Settings, &mut Vec<Error>),
     /// Makes a method that is ready to run.
@@ -95,6 +98,9 @@ pub trait MethodSettings: Declared {
     /// Why single rows cannot be hidden in what its clients answer.
     #[doc(hidden)]
     const SHOWS_ROWS: &str = "its clients answer more than what steps with noise on every row's gradient give";
+    /// What it wants of single clients, if it cannot do with sums over them: "it clusters the clients' own models".
+    #[doc(hidden)]
+    const WANTS_SINGLE: Option<&'static str> = None;
     /// The method as users name it.
     const METHOD: &'static MethodKind = &MethodKind::new::<Self>();
 
@@ -117,6 +123,12 @@ pub trait MethodSettings: Declared {
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
         let _ = ability;
         Vec::new()
+    }
+
+    /// What it wants of single clients with these settings.
+    #[doc(hidden)]
+    fn wants_single(&self) -> Option<&'static str> {
+        Self::WANTS_SINGLE
     }
 
     /// Makes a method that is ready to run.
@@ -142,6 +154,7 @@ impl MethodKind {
             discloses: |settings, ability| {
                 S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability))
             },
+            wants_single: |settings| S::read(settings).map_or(S::WANTS_SINGLE, |settings| settings.wants_single()),
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -160,6 +173,7 @@ impl MethodKind {
             particular: false,
             exposure: |_, _| Err("nothing is known of what a method of one's own asks of its clients"),
             discloses: |_, _| Vec::new(),
+            wants_single: |_| None,
             check: |_, _, _| {},
             build,
         }

@@ -36,7 +36,7 @@ impl MethodSettings for MrMtlSettings {
     }
 
     fn exposure(&self, pass: u64) -> Hidable {
-        self.layer.training.schedule.exposure(pass)
+        Ok(Exposure { sums: 0, ..self.layer.training.schedule.exposure(pass)? })
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

@@ -43,6 +43,7 @@ settings! {
 
 impl MethodSettings for PacflSettings {
     const NAME: &str = "pacfl";
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters clients by the directions of their rows");
     const SUMMARY: &str = "clusters before training, from the directions in which clients' rows lie; averaging inside";
     const PAPER: &str = "Vahidian et al. 2023";
     const PARTICULAR: bool = true;

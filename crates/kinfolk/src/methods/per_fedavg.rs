@@ -92,7 +92,8 @@ impl PerFedAvg {
             step: self.inner_step(room.round()),
             ..self.trainer.with_draws("fine-tune").plan(room.round())
         };
-        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), Gather::Each);
+        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), gather);
         self.state.models.base.order(&Recipients::All, &mut ask, |cluster| Train {
             from: Start::Model(cluster),
             plan: plan.clone(),

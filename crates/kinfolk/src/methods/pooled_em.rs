@@ -23,6 +23,7 @@ impl MethodSettings for PooledEmSettings {
     const NAME: &str = "pooled-em";
     const SUMMARY: &str = "EM for one mixture on everybody's rows together";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         discloses_pooled(&self.common)

@@ -18,6 +18,7 @@ impl MethodSettings for PooledGrEmSettings {
     const NAME: &str = "pooled-grem";
     const SUMMARY: &str = "gradient EM for one mixture on everybody's rows together";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         discloses_pooled(&self.common)

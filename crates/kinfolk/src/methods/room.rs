@@ -52,6 +52,7 @@ impl MethodLedger {
     }
 
     fn count(&mut self, answers: &Answers) {
+        self.garbage += answers.unusable();
         for missing in &answers.missing {
             match missing.reason {
                 Absence::Silent => self.silent += 1,
@@ -89,6 +90,11 @@ impl<'a> Room<'a> {
         self.federation.clients()
     }
 
+    /// Whether only sums over clients are told, and nothing of a single one.
+    pub fn is_sealed(&self) -> bool {
+        self.federation.is_sealed() || self.federation.hides_clients()
+    }
+
     /// Completed rounds.
     pub fn round(&self) -> usize {
         self.ledger.round
@@ -97,9 +103,9 @@ impl<'a> Room<'a> {
     /// Asks. An error if answers are missing and must not be, or if every single one is unusable.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answers> {
         let answers = self.ask_for_any(ask)?;
-        let nobody = answers.orders.iter().all(|order| order.clients.is_empty());
+        let nobody = answers.orders.iter().all(|order| order.answered() == 0);
         let garbage = |missing: &Missing| missing.reason == Absence::Garbage;
-        if nobody && !answers.missing.is_empty() && answers.missing.iter().all(garbage) {
+        if nobody && answers.absent() > 0 && answers.missing.iter().all(garbage) {
             return Err(diverged(self.ledger.round));
         }
         Ok(answers)
@@ -117,6 +123,12 @@ impl<'a> Room<'a> {
             };
             return Err(Error::new(ErrorKind::Client, format!("client {id} {why}"))
                 .hint("set missing = \"skip\" to go on without such clients"));
+        }
+        if self.ledger.rule == MissingRule::Fail && answers.unusable() > 0 {
+            let message = "a client gave no usable answer; who it is, is not told";
+            return Err(
+                Error::new(ErrorKind::Client, message).hint("set missing = \"skip\" to go on without such clients")
+            );
         }
         self.ledger.count(&answers);
         Ok(answers)

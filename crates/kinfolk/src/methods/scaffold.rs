@@ -91,7 +91,7 @@ impl Method for Scaffold {
         let mut sum = Sum::default();
         answers.orders.iter().flat_map(|order| &order.sums).for_each(|other| sum.merge(other));
         if let Some(mean) = sum.mean() {
-            let unchanged = room.unchanged(answers.missing.len()) as f64;
+            let unchanged = room.unchanged(answers.absent()) as f64;
             let share = sum.count as f64 / (sum.count as f64 + unchanged);
             let step = self.settings.server_step * share;
             let trained = Arc::make_mut(model).iter_mut().zip(&mean[..width]);

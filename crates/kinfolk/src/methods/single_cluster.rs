@@ -35,6 +35,7 @@ settings! {
 impl MethodSettings for SingleClusterSettings {
     const NAME: &str = "single-cluster";
     const SUMMARY: &str = "personal models around one common centre, exactly";
+    const WANTS_SINGLE: Option<&'static str> = Some("it needs to know of every single client that it has answered");
     const PAPER: &str = "baseline; L2GD, pFedMe, Ditto";
     const WANTS: Ability = Ability::Minimiser;
 

@@ -26,6 +26,7 @@ impl MethodSettings for SingleModelSettings {
     const NAME: &str = "single-model";
     const SUMMARY: &str = "one model for everybody, exactly";
     const WANTS: Ability = Ability::Minimiser;
+    const WANTS_SINGLE: Option<&'static str> = Some("it needs to know of every single client that it has answered");
 
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
         vec![personal::fit::discloses_pooled(ability, Phase::Train)]

@@ -65,6 +65,7 @@ impl MethodSettings for SrFcaSettings {
     const SHOWS_ROWS: &str =
         "its clients answer with their losses for the models of others, and λ comes from distances that are private";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it compares the clients' own models");
 
     fn needs(&self) -> Needs {
         self.bottom_up.training.needs()

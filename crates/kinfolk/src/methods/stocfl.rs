@@ -35,6 +35,7 @@ impl MethodSettings for StoCflSettings {
     const SUMMARY: &str = "clusters merged as clients come along, by the directions of their gradients";
     const PAPER: &str = "Zeng et al. 2023";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters clients by their gradients");
 
     fn needs(&self) -> Needs {
         self.training.needs()

@@ -28,6 +28,7 @@ impl MethodSettings for TgmmSettings {
     const SUMMARY: &str = "each client's mixture drawn to the mean of all others'";
     const PAPER: &str = "Wang, Zhou, Xiao and others 2021";
     const WANTS: Ability = Ability::Mixture;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         let mut all = discloses_fits(1, true);

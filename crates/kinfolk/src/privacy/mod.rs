@@ -5,19 +5,29 @@
 //! | `protection.rs` | what is hidden, as a user sets it, and what is said of it |
 //! | `accountant.rs` | what releases cost in all, and the noise for a budget |
 //! | `noise.rs` | Gaussian noise in whole numbers, from the operating system or a seed |
+//! | `clients.rs` | whole clients: what each adds to sums, and the noise on them |
 //! | `rows.rs` | single rows: noise of steps, drawn choices, and what a client has spent |
 
 pub mod accountant;
+pub mod clients;
 pub mod noise;
 pub mod protection;
 pub mod rows;
 
-use crate::settings::{Declared, Setting, settings};
+use crate::settings::{Declared, Setting, choices, settings};
 use protection::Protection;
+
+choices! {
+    /// What the server learns of clients' answers.
+    pub enum Disclosure { Open = "open", Sealed = "sealed" }
+}
 
 settings! {
     /// The keys of `[privacy]`.
     pub struct Privacy {
+        /// open: single clients' losses, choices and, where a method wants them, vectors reach the server; sealed: only sums over the
+        /// clients of a machine leave it
+        sums: Disclosure = "open",
         /// what is hidden behind noise
         protection: Protection,
     }

@@ -1,13 +1,14 @@
 //! What hides clients or their rows, as a user sets it, and what is said of it.
 
 use super::accountant::{Accountant, Budget, Mechanism};
+use super::clients::ClientPrivacy;
 use super::noise::Source;
 use super::rows::{Exposure, RowPrivacy};
 use crate::settings::{Check, choices, settings};
 
 choices! {
     /// Whose presence is hidden.
-    pub enum Level { None = "none", Record = "record" }
+    pub enum Level { None = "none", Record = "record", Client = "client" }
     /// How data differ that nobody can tell apart.
     pub enum Neighbours { AddOrRemove = "add-or-remove", Replace = "replace" }
     /// Where noise comes from.
@@ -17,18 +18,19 @@ choices! {
 settings! {
     /// Differential privacy, in `[privacy]`.
     pub struct Protection {
-        /// whose presence is hidden behind noise: nobody's, or that of every single row of a client
+        /// whose presence is hidden behind noise: nobody's, that of every single row of a client, or that of every client
         level: Level = "none",
         /// the budget: ε of all that a method releases of one seed
-        #[only_with(level = "record")]
+        #[only_with(level = "record" | "client")]
         epsilon: Option<f64> [above 0.0..=1e6],
-        /// δ of it: the chance of a worse case, well below one in the number of rows
+        /// δ of it: the chance of a worse case, well below one in the number of rows, or of clients
         delta: f64 [above 0.0..1.0] = 1e-5,
-        /// the length to which the gradient of a row is cut
+        /// the length to which the gradient of a row, or the update of a client, is cut
         clip: f64 [above 0.0..=1e18] = 1.0,
         /// the chance of each row to be in a step
+        #[only_with(level = "record")]
         rate: f64 [above 0.0..=1.0] = 1.0,
-        /// the loss at which a row counts as not fitted at all by a cluster's model, where rows have no classes
+        /// the loss at which a row counts as not fitted at all by a cluster's model, where rows have no classes; the largest of a client
         loss_cap: f64 [above 0.0..=1e18] = 1.0,
         /// what cannot be told apart: data with one more or less, or with another one in its place
         neighbours: Neighbours = "add-or-remove",
@@ -41,7 +43,7 @@ settings! {
     fn check(&self, check: &mut Check) {
         if self.level == Level::None {
             for name in check.changed(&["delta", "clip", "rate", "loss_cap", "neighbours", "noise", "public_schema"]) {
-                check.fault_with_hint(name, "nothing is hidden with level = \"none\"", "set level = \"record\", or leave it out");
+                check.fault_with_hint(name, "nothing is hidden with level = \"none\"", "set level = \"record\" or \"client\", or leave it out");
             }
             return;
         }
@@ -63,14 +65,23 @@ impl Protection {
         Some(Budget { epsilon, delta: self.delta })
     }
 
+    fn source(&self, seed: u64) -> Source {
+        match self.noise {
+            NoiseFrom::Seed => Source::Seed(seed),
+            NoiseFrom::System => Source::System,
+        }
+    }
+
+    /// How clients that are in so many sums are protected; `None` where no noise is enough.
+    pub(crate) fn of_clients(&self, most: Exposure, seed: u64) -> Option<ClientPrivacy> {
+        let Self { clip, loss_cap, neighbours, .. } = *self;
+        ClientPrivacy::within(self.budget()?, (clip, loss_cap), neighbours, most.sums, self.source(seed))
+    }
+
     /// How the rows that a method uses so much are protected; `None` where nothing is hidden, or no noise is enough.
     pub(crate) fn of_rows(&self, most: Exposure, seed: u64) -> Option<RowPrivacy> {
         let Self { clip, rate, loss_cap, neighbours, .. } = *self;
-        let source = match self.noise {
-            NoiseFrom::Seed => Source::Seed(seed),
-            NoiseFrom::System => Source::System,
-        };
-        RowPrivacy::within(self.budget()?, (clip, rate, loss_cap), neighbours, most, source)
+        RowPrivacy::within(self.budget()?, (clip, rate, loss_cap), neighbours, most, self.source(seed))
     }
 }
 
@@ -118,6 +129,41 @@ pub(crate) fn said_of_rows(settings: &Protection, rows: &RowPrivacy, width: usiz
     )
 }
 
+/// What a run says of the protection of so many clients, for a model of so many parameters and a method with so many clusters.
+pub(crate) fn said_of_clients(
+    settings: &Protection,
+    clients: &ClientPrivacy,
+    (width, count): (usize, usize),
+    clusters: usize,
+) -> String {
+    let spent = composed(clients.mechanisms(), settings.delta);
+    let unit = match settings.neighbours {
+        Neighbours::AddOrRemove => "one client more or less",
+        Neighbours::Replace => "another client in one's place",
+    };
+    let members = count as f64 / clusters.max(1) as f64;
+    let ratio = clients.noise * clients.sensitivity() * (width as f64).sqrt() / members / clients.clip;
+    let least = (2.0 * clients.count_deviation()).max(1.0);
+    let advice = if ratio > 1.0 {
+        ": more noise than signal; take more clients, a smaller model, fewer rounds, or a larger epsilon"
+    } else if members < least {
+        ": clusters of equal size would not stand out of the noise; take more clients, fewer clusters, or fewer rounds"
+    } else if ratio > 0.3 {
+        ": slow; more clients, a smaller model, or fewer rounds help"
+    } else {
+        ""
+    };
+    format!(
+        "differential privacy of clients: ε = {spent:.3} at δ = {:e}, for {unit}; {} sums, noise {:.3} times what one client adds. \
+         {}. Scores are measured beside it. A cluster of fewer than {least:.1} clients counts as empty. Noise over the longest possible \
+         mean update of a cluster of {members:.0}: {ratio:.3}{advice}",
+        settings.delta,
+        clients.releases,
+        clients.noise,
+        capitalised(clients.source.in_words()),
+    )
+}
+
 fn capitalised(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
@@ -150,7 +196,7 @@ mod tests {
     fn replacing_a_row_takes_twice_the_noise() {
         let protection =
             |neighbours| Protection { level: Level::Record, epsilon: Some(3.0), neighbours, ..Protection::default() };
-        let most = Exposure { steps: 40, choices: 0 };
+        let most = Exposure { steps: 40, choices: 0, sums: 0 };
         let one = protection(Neighbours::AddOrRemove).of_rows(most, 0).unwrap();
         let other = protection(Neighbours::Replace).of_rows(most, 0).unwrap();
         assert!((other.noise / one.noise - 2.0).abs() < 1e-5, "{} {}", one.noise, other.noise);
@@ -160,11 +206,19 @@ mod tests {
     #[test]
     fn what_is_said_by_hand() {
         let settings = Protection { level: Level::Record, epsilon: Some(1.0), ..Protection::default() };
-        let rows = RowPrivacy { noise: 5.0, ..settings.of_rows(Exposure { steps: 1, choices: 0 }, 0).unwrap() };
+        let rows =
+            RowPrivacy { noise: 5.0, ..settings.of_rows(Exposure { steps: 1, choices: 0, sums: 0 }, 0).unwrap() };
         let said = said_of_rows(&settings, &rows, 16, &[100, 400, 200]);
         // 5·√16/200, and over √3 of it.
         assert!(said.contains("0.100 for the median client, 0.058 for the mean of all"), "{said}");
         assert!(said.contains("1 noised steps, noise 5.000 times the clip. Noise from the seed"), "{said}");
+        // The specification's: ε = 8, 300 rounds, 4 clusters of 1200, 159 010 parameters; and 50 of them. The clip is what one adds.
+        let settings = Protection { level: Level::Client, epsilon: Some(8.0), ..Protection::default() };
+        let clients = settings.of_clients(Exposure { steps: 0, choices: 0, sums: 300 }, 0).unwrap();
+        let said = said_of_clients(&settings, &clients, (159_010, 4800), 4);
+        assert!(said.contains("more noise than signal"), "{said}");
+        let said = said_of_clients(&settings, &clients, (50, 4800), 4);
+        assert!(!said.contains("help") && !said.contains("stand out"), "{said}");
         assert!(said_of_rows(&settings, &rows, 16_000_000, &[100]).contains("more noise than signal"));
     }
 }

@@ -16,6 +16,8 @@ pub struct Exposure {
     pub steps: u64,
     /// Rounds in which clients choose among models.
     pub choices: u64,
+    /// Sums over clients that each of them is in; 0 where more than such sums is sent.
+    pub sums: u64,
 }
 
 /// Of so many rounds with a choice, one has it drawn anew.
@@ -137,7 +139,7 @@ mod tests {
 
     fn protection(choices: u64) -> RowPrivacy {
         let budget = Budget { epsilon: 4.0, delta: 1e-5 };
-        let most = Exposure { steps: 30, choices };
+        let most = Exposure { steps: 30, choices, sums: 0 };
         RowPrivacy::within(budget, (1.0, 0.5, 1.0), Neighbours::AddOrRemove, most, Source::Seed(0)).unwrap()
     }
 

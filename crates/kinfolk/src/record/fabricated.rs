@@ -24,7 +24,13 @@ pub fn repeat(seed: u64) -> RepeatSummary {
 
 /// An accuracy over clients.
 pub fn accuracy(mean: f64) -> MetricSummary {
-    MetricSummary { name: "accuracy".into(), mean, pooled: mean, worst_decile: mean - 0.25, per_cluster: Vec::new() }
+    MetricSummary {
+        name: "accuracy".into(),
+        mean,
+        pooled: mean,
+        worst_decile: Some(mean - 0.25),
+        per_cluster: Vec::new(),
+    }
 }
 
 /// One clustered method on one seed, with a label that needs quoting.

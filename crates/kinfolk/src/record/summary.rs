@@ -12,8 +12,9 @@ pub struct MetricSummary {
     pub mean: f64,
     /// Average over rows.
     pub pooled: f64,
-    /// Mean of the worst tenth of the clients.
-    pub worst_decile: f64,
+    /// Mean of the worst tenth of the clients; absent where only sums are told of clients.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub worst_decile: Option<f64>,
     /// Average over the clients of every cluster, `None` where a cluster is empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub per_cluster: Vec<Option<f64>>,
@@ -176,6 +177,7 @@ impl MetricSummary {
         }
         let per_cluster = members.iter().map(|members| (!members.is_empty()).then(|| mean(members))).collect();
         let finite = average.is_finite() && pooled.is_finite();
+        let worst_decile = Some(worst_decile);
         finite.then(|| Self { name: name.to_string(), mean: average, pooled, worst_decile, per_cluster })
     }
 }
@@ -330,16 +332,16 @@ mod tests {
         let summary = MetricSummary::of("accuracy", &scores, 3).expect("three clients have rows");
         assert!((summary.mean - (0.8 + 0.5 + 1.0) / 3.0).abs() < 1e-15);
         assert!((summary.pooled - 39.0 / 42.0).abs() < 1e-15);
-        assert_eq!(summary.worst_decile, 0.5);
+        assert_eq!(summary.worst_decile, Some(0.5));
         assert_eq!(summary.per_cluster, [Some(0.65), None, Some(1.0)]);
-        assert_eq!(MetricSummary::of("mse", &scores, 0).expect("a loss").worst_decile, 1.0);
+        assert_eq!(MetricSummary::of("mse", &scores, 0).expect("a loss").worst_decile, Some(1.0));
     }
 
     #[test]
     fn the_worst_tenth_of_twenty_is_two() {
         let scores: Vec<ClientScore> = (0..20).map(|index| score(f64::from(index), 1, 0)).collect();
-        assert_eq!(MetricSummary::of("accuracy", &scores, 1).expect("scored").worst_decile, 0.5);
-        assert_eq!(MetricSummary::of("nll", &scores, 1).expect("scored").worst_decile, 18.5);
+        assert_eq!(MetricSummary::of("accuracy", &scores, 1).expect("scored").worst_decile, Some(0.5));
+        assert_eq!(MetricSummary::of("nll", &scores, 1).expect("scored").worst_decile, Some(18.5));
     }
 
     #[test]

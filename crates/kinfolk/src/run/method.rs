@@ -12,6 +12,7 @@ use crate::federation::transforms::Transforms;
 use crate::methods::room::{MethodLedger, MissingRule, diverged, exploded, nobody_answered};
 use crate::methods::{Outcome, Progress, Serving};
 use crate::over::Over;
+use crate::privacy::protection::Level;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -116,9 +117,9 @@ impl MethodRun<'_> {
         let mut method = data.method(self.entry, self.seed, Some(self.above))?;
         let faults = faults::transforms(&self.experiment.faults, self.seed, &data.population.clients);
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
-        if let Some(rows) = hidden::rows_of(self.experiment, self.entry, self.seed)? {
-            federation.hide_rows(rows)?;
-            let said = hidden::note(self.experiment, &rows, data);
+        if let Some(hidden) = hidden::Hidden::of(self.experiment, self.entry, self.seed)? {
+            hidden.keep(&mut *federation)?;
+            let said = hidden.note(self.experiment, self.entry, data);
             watch.doing(&said);
             course.protected = Some(said).into_iter().chain(hidden::note_together(self.experiment)?).collect();
         }
@@ -236,7 +237,7 @@ impl OngoingMethod<'_> {
         }
         let trained = RoundRecord {
             // Where rows are hidden, clients tell no losses.
-            loss: progress.loss.filter(|_| self.course.protected.is_empty()),
+            loss: progress.loss.filter(|_| self.run.experiment.privacy.protection.level != Level::Record),
             switched: progress.switched,
             sizes: progress.sizes.clone(),
             ..self.spent(if start && !train { Phase::Start } else { Phase::Train }, before)
@@ -296,7 +297,8 @@ impl OngoingMethod<'_> {
         // A method sees the loss before a step; the effect of the step shows here.
         let first = self.course.rounds.iter().find_map(|round| round.loss);
         // Single clients may have arbitrarily bad models.
-        match median(evaluated.scored.clients.iter().filter_map(|served| served.loss)) {
+        let losses = evaluated.scored.clients.iter().filter_map(|served| served.loss);
+        match median(losses).or(evaluated.scored.loss.filter(|_| self.federation.is_sealed())) {
             Some(loss) if exploded(first.unwrap_or(loss), loss) => Err(diverged(self.course.round - 1)),
             _ => Ok(evaluated),
         }

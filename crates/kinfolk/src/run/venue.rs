@@ -3,7 +3,7 @@
 use super::*;
 use crate::compute::{Backend, threads};
 use crate::data::Population;
-use crate::experiment::Sums;
+use crate::experiment::{Disclosure, Sums};
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::engines::remote::{Line, Met};
 use crate::federation::wire::{self, DataOrder, write_settings};
@@ -63,6 +63,9 @@ impl Venue for InProcess {
         population.check()?;
         let engine = |clients| {
             let engine = LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
+            if experiment.privacy.sums == Disclosure::Sealed {
+                return engine.with_sealed_sums();
+            }
             match (experiment.top.sums, self.single_answers) {
                 (Sums::Auto | Sums::Float, false) => engine,
                 (Sums::Float, true) => engine.from_single_answers(),
@@ -114,8 +117,10 @@ impl Venue for Elsewhere {
         let met = before.as_ref().unwrap_or(&now);
         let (mut engine, population) = met.begin(&self.line, data, before.as_ref().map(|_| &now))?;
         engine = engine.named(experiment.name());
-        if experiment.top.sums == Sums::Float {
-            engine = engine.from_single_answers();
+        match (experiment.privacy.sums, experiment.top.sums) {
+            (Disclosure::Sealed, _) => engine = engine.with_sealed_sums(),
+            (Disclosure::Open, Sums::Float) => engine = engine.from_single_answers(),
+            (Disclosure::Open, Sums::Auto | Sums::Integer) => {}
         }
         self.met = true;
         let digest = met.digest();

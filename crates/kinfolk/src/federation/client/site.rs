@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::fixed::{SumOrder, Totals};
+use crate::federation::sealed::SealedOrder;
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
@@ -683,6 +684,13 @@ impl Prepared {
     /// Has clients do what is asked. The server hears of their errors what it may; the machine's own log has them in full.
     fn work(&mut self, stamp: u64, ask: &Ask, orders: &[SiteOrder], log: &mut Vec<String>) -> Result<SiteReply> {
         let precision = self.federation.host.model().map_or(Precision::F64, |model| model.precision());
+        let sealed: Vec<SealedOrder> = orders.iter().filter_map(|order| order.seal).collect();
+        if !sealed.is_empty() {
+            let (sums, left_out) = self.federation.sealed_sums(ask, stamp, &sealed)?;
+            let clients = self.federation.host.clients();
+            log.extend(left_out.into_iter().map(|(it, why)| format!("client {}: {why}", clients[it as usize].id)));
+            return Ok(SiteReply::Sealed(sums));
+        }
         let sums: Vec<Option<SumOrder>> = orders.iter().map(|order| order.sum).collect();
         let (found, summed) = self.federation.replies(ask, stamp, &sums)?;
         let clients = self.federation.host.clients();

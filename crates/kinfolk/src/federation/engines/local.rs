@@ -4,12 +4,15 @@ use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
 use crate::federation::client::host::Host;
 use crate::federation::fixed::{SumOrder, Summation, Summed};
+use crate::federation::hidden::Hiding;
+use crate::federation::sealed::{SealedOrder, SealedSum, Sealing};
 use crate::federation::server::gather::{Addition, is_suspect, longest};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::work::Reply;
-use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex};
+use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex, Phase};
 use crate::memory::check_room;
 use crate::models::{Reduced, Step, Summing, Worker};
+use crate::privacy::clients::ClientPrivacy;
 use crate::privacy::rows::RowPrivacy;
 use crate::training::Then;
 use std::ops::Range;
@@ -23,6 +26,8 @@ pub struct LocalFederation {
     backend: Arc<dyn Backend>,
     stop: Arc<AtomicBool>,
     single_answers: bool,
+    /// What hides single clients, and in how many sums they have been.
+    hidden: Option<(ClientPrivacy, u64)>,
 }
 
 impl LocalFederation {
@@ -37,6 +42,7 @@ impl LocalFederation {
             backend: Arc::new(Cpu),
             stop: Arc::new(AtomicBool::new(false)),
             single_answers: false,
+            hidden: None,
         }
     }
 
@@ -61,6 +67,12 @@ impl LocalFederation {
     /// Sums single answers as integers: the bits that clients on other machines give, however they are spread.
     pub fn with_integer_sums(mut self) -> Self {
         self.server.addition = Addition::Integer;
+        self
+    }
+
+    /// Tells only sums over all clients, and nothing of a single one.
+    pub fn with_sealed_sums(mut self) -> Self {
+        self.server.addition = Addition::Sealed;
         self
     }
 
@@ -155,6 +167,92 @@ impl LocalFederation {
         })
     }
 
+    /// The sums of all that a machine's clients answer to an ask with this stamp, by order, and why clients are in none of them.
+    pub(in crate::federation) fn sealed_sums(
+        &mut self,
+        ask: &Ask,
+        stamp: u64,
+        orders: &[SealedOrder],
+    ) -> Result<SealedSums> {
+        let count = self.infos.len();
+        ask.check(count)?;
+        ask.suits(&**self.host.model()?)?;
+        let (index, absences) = (OrderIndex::of(ask, count), vec![None; count]);
+        let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+        self.seal((ask, stamp, true), &models, (&index, &absences), orders)
+    }
+
+    /// The same in an ask that was checked; where not `patient`, the first error of a client ends it.
+    fn seal(
+        &mut self,
+        (ask, stamp, patient): (&Ask, u64, bool),
+        models: &[Vec<f64>],
+        (index, absences): (&OrderIndex, &[Option<Absence>]),
+        orders: &[SealedOrder],
+    ) -> Result<SealedSums> {
+        let (model, rows) = (self.host.model()?.clone(), self.rows());
+        let mut sealing = Sealing::new(ask, &*model, &rows, orders)?;
+        let mut left_out = Vec::new();
+        let Self { host, server, infos, stop, .. } = self;
+        let left = Self::compute(host, stop, (ask, models, absences), None, &mut |order, computed| {
+            if let Computed::Single(client, found) = computed {
+                let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
+                server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
+                left_out.extend(sealing.take(order, client, reply).err().map(|why| (client, why)));
+            }
+        })?;
+        self.answer((ask, stamp, patient), models, (index, absences, &left), |order, client, reply| {
+            let taken = reply.map_err(|error| error.to_string()).and_then(|reply| sealing.take(order, client, reply));
+            left_out.extend(taken.err().map(|why| (client, why)));
+        })?;
+        Ok((sealing.finish(), left_out))
+    }
+
+    /// An ask of which only sums are told.
+    fn ask_for_sums(&mut self, ask: &Ask) -> Result<Answers> {
+        let model = self.host.model()?.clone();
+        let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
+        let orders = exchange.gatherer.seal()?;
+        let work = (ask, self.server.asked, false);
+        let (sums, _) = self.seal(work, &exchange.models, (&exchange.index, &exchange.absences), &orders)?;
+        for (order, sum) in sums.iter().enumerate() {
+            let asked = ask.orders[order].to.among(self.infos.len());
+            let present: Vec<u32> = asked.filter(|&client| exchange.absences[client as usize].is_none()).collect();
+            exchange.gatherer.take_sealed(order, &present, sum);
+        }
+        Ok(self.server.close(exchange))
+    }
+
+    /// An ask of which sums are told that hide single clients.
+    fn ask_for_hidden_sums(&mut self, ask: &Ask, privacy: ClientPrivacy, spent: u64) -> Result<Answers> {
+        let model = self.host.model()?.clone();
+        let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
+        let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
+        let mut hiding = Hiding::new(ask, models, (model.layout().len(), model.precision()), privacy)?;
+        if hiding.releases() && spent >= privacy.releases {
+            let message =
+                format!("this would be more than the budget pays for: {} sums, {spent} are planned", spent + 1);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.hidden = Some((privacy, spent + u64::from(hiding.releases())));
+        let (rows, stamp) = (self.rows(), self.server.asked);
+        let Self { host, server, infos, stop, .. } = self;
+        let left = Self::compute(host, stop, (ask, models, absences), None, &mut |order, computed| {
+            if let Computed::Single(client, found) = computed {
+                let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
+                server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
+                hiding.take(order, reply);
+            }
+        })?;
+        self.answer((ask, stamp, true), models, (index, absences, &left), |order, _, reply| {
+            reply.into_iter().for_each(|reply| hiding.take(order, reply));
+        })?;
+        for (order, sums) in hiding.finish(stamp).into_iter().enumerate() {
+            gatherer.take_hidden(order, sums);
+        }
+        Ok(self.server.close(exchange))
+    }
+
     /// The replies of a machine's clients to an ask with this stamp, and the sums of those orders that have some. A client
     /// that fails leaves the others alone.
     pub(in crate::federation) fn replies(
@@ -190,6 +288,9 @@ impl LocalFederation {
     }
 }
 
+/// The sums of all orders, and why clients are in none of them.
+pub(in crate::federation) type SealedSums = (Vec<SealedSum>, Vec<(u32, String)>);
+
 /// The sums of the orders that have some.
 pub(in crate::federation) type OrderSums = Vec<(usize, Summed)>;
 
@@ -205,7 +306,21 @@ impl Federation for LocalFederation {
         &self.server.meter
     }
 
+    fn hides_clients(&self) -> bool {
+        self.hidden.is_some()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.server.addition == Addition::Sealed
+    }
+
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
+        if let Some((privacy, spent)) = self.hidden.filter(|_| ask.phase != Phase::Evaluate) {
+            return self.ask_for_hidden_sums(ask, privacy, spent);
+        }
+        if self.is_sealed() {
+            return self.ask_for_sums(ask);
+        }
         let (model, rows) = (self.host.model()?.clone(), self.rows());
         let mut exchange = self.server.open(ask, &self.infos, rows.clone(), &*model)?;
         let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
@@ -281,6 +396,7 @@ impl Engine for LocalFederation {
             backend: self.backend.clone(),
             stop,
             single_answers: self.single_answers,
+            hidden: None,
         }))
     }
 
@@ -289,9 +405,14 @@ impl Engine for LocalFederation {
         Ok(())
     }
 
-    /// What hides single rows is counted once: a run whose rows are hidden does not go on from a checkpoint.
+    fn hide_clients(&mut self, privacy: ClientPrivacy) -> Result<()> {
+        self.hidden = Some((privacy, 0));
+        Ok(())
+    }
+
+    /// What is spent is counted once: a run that hides clients or their rows does not go on from a checkpoint.
     fn state(&self) -> Result<Option<FederationState>> {
-        if self.host.hides_rows() {
+        if self.host.hides_rows() || self.hidden.is_some() {
             return Ok(None);
         }
         let Server { asked, meter, ledger, .. } = &self.server;
@@ -308,7 +429,7 @@ impl Engine for LocalFederation {
     }
 
     fn own_models(&self) -> Option<Vec<(&str, Vec<f64>)>> {
-        Some(self.host.own_models().collect())
+        (!self.is_sealed()).then(|| self.host.own_models().collect())
     }
 
     fn ledger(&self) -> &Ledger {

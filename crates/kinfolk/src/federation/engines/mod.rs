@@ -13,6 +13,7 @@ use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
 use crate::federation::transforms::Transforms;
 use crate::models::{Blueprint, Model};
+use crate::privacy::clients::ClientPrivacy;
 use crate::privacy::rows::RowPrivacy;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -39,6 +40,13 @@ pub trait Engine: Federation {
     /// Has clients hide single rows in all that they answer outside of evaluation.
     fn hide_rows(&mut self, _: RowPrivacy) -> Result<()> {
         let message = "privacy.level: clients on other machines do not hide single rows yet";
+        Err(Error::new(ErrorKind::Unsupported, message)
+            .hint("leave it out; machines can tell sums alone, with privacy.sums"))
+    }
+
+    /// Has noise hide single clients in the sums of all asks outside of evaluation.
+    fn hide_clients(&mut self, _: ClientPrivacy) -> Result<()> {
+        let message = "privacy.level: clients on other machines are not hidden in sums yet";
         Err(Error::new(ErrorKind::Unsupported, message)
             .hint("leave it out; machines can tell sums alone, with privacy.sums"))
     }

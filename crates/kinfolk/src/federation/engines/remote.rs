@@ -14,6 +14,7 @@ use crate::data::schema::sorted;
 use crate::data::{DataShape, Features, Population, Shard, Targets};
 pub use crate::federation::fixed::Totals;
 use crate::federation::fixed::{SumOrder, Summed};
+use crate::federation::sealed::SealedSum;
 use crate::federation::server::gather::{Addition, Gatherer};
 use crate::federation::server::ledger::few_of;
 use crate::federation::server::rolls::{Admitted, MOST_MEMBERS, Rolls, admit};
@@ -94,6 +95,19 @@ impl Machine {
         self.clients.get(client as usize).copied().flatten()
     }
 
+    /// Whom these orders are for, by place among all, with the order's index in the ask.
+    fn places(&self, orders: &[SiteOrder]) -> Vec<(usize, Vec<u32>)> {
+        let of = |order: &SiteOrder| {
+            let mut places: Vec<u32> = match &order.to {
+                Some(to) => to.iter().filter_map(|&client| self.place(client)).collect(),
+                None => self.present().map(|(_, place)| place).collect(),
+            };
+            places.sort_unstable();
+            (order.index as usize, places)
+        };
+        orders.iter().map(of).collect()
+    }
+
     /// The clients that take part: number on the machine, and place among all.
     fn present(&self) -> impl Iterator<Item = (u32, u32)> {
         (0u32..).zip(&self.clients).filter_map(|(local, place)| Some((local, (*place)?)))
@@ -145,7 +159,8 @@ impl Shared {
                 let (machine, orders) = &mut errands[machine as usize];
                 let sum = sum.filter(|_| to.len() >= several);
                 let everybody = to.len() == machine.clients.len();
-                orders.push(SiteOrder { index, to: (!everybody).then_some(to), work: order.work.clone(), sum });
+                let (to, work) = ((!everybody).then_some(to), order.work.clone());
+                orders.push(SiteOrder { index, to, work, sum, seal: None });
             }
         }
         errands.retain(|(_, orders)| !orders.is_empty());
@@ -429,6 +444,77 @@ impl RemoteFederation {
         self
     }
 
+    /// Tells only sums over each machine's clients, and nothing of a single one.
+    pub fn with_sealed_sums(mut self) -> Self {
+        self.server.addition = Addition::Sealed;
+        self
+    }
+
+    /// An ask of which machines answer only sums over their clients.
+    fn ask_for_sums(&mut self, ask: &Ask) -> Result<Answers> {
+        if self.server.transforms.alter_answers() {
+            let message = "answers that are altered on their way come one by one, and only sums leave machines";
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("leave out the attacks and garbage in [faults]")
+            );
+        }
+        let (shared, model) = (self.shared.clone(), self.model()?.clone());
+        let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
+        let sealed = exchange.gatherer.seal()?;
+        let mut errands = shared.errands(ask, &exchange.absences, &vec![None; ask.orders.len()], 1);
+        for order in errands.iter_mut().flat_map(|(_, orders)| orders) {
+            order.seal = Some(sealed[order.index as usize]);
+        }
+        let to: Vec<Vec<(usize, Vec<u32>)>> = errands.iter().map(|(machine, orders)| machine.places(orders)).collect();
+        let exchanged = self.deliver(ask, &shared, errands)?;
+        for ((machine, reply), to) in exchanged.into_iter().zip(to) {
+            let fault = match reply {
+                Ok(SiteReply::Sealed(sums)) if sums.len() == to.len() => {
+                    let fault = |((order, clients), sum): (&(usize, Vec<u32>), &SealedSum)| {
+                        exchange.gatherer.fault(*order, clients, sum)
+                    };
+                    match to.iter().zip(&sums).find_map(fault) {
+                        Some(fault) => fault.to_string(),
+                        None => {
+                            let found = to.iter().zip(&sums);
+                            found.for_each(|((order, clients), sum)| {
+                                exchange.gatherer.take_sealed(*order, clients, sum)
+                            });
+                            continue;
+                        }
+                    }
+                }
+                other => unwanted(other),
+            };
+            for (order, clients) in &to {
+                exchange.sent[*order] -= clients.len();
+                clients.iter().for_each(|&client| exchange.gatherer.missing(client, Absence::Silent));
+            }
+            self.lose_clients(machine, &fault, to.into_iter().flat_map(|(_, clients)| clients));
+        }
+        Ok(self.server.close(exchange))
+    }
+
+    /// Delivers each machine's part of an ask; the replies in the same order.
+    fn deliver<'m>(
+        &self,
+        ask: &Ask,
+        shared: &'m Shared,
+        errands: Vec<(&'m Machine, Vec<SiteOrder>)>,
+    ) -> Result<Exchanged<'m>> {
+        let packed = self.pack(ask)?;
+        let message = |(machine, orders): (&Machine, Vec<SiteOrder>)| {
+            Ok((machine.number, self.message(ask, &packed, machine, orders)?))
+        };
+        shared.exchange(errands.into_iter().map(message).collect::<Result<_>>()?, kind_of(ask))
+    }
+
+    /// The models of an ask as they travel.
+    fn pack(&self, ask: &Ask) -> Result<Vec<Arc<Packed>>> {
+        let precision = self.model()?.precision();
+        Ok(ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect())
+    }
+
     fn model(&self) -> Result<&Arc<dyn Model>> {
         self.model.as_ref().map(|(model, _)| model).ok_or_else(|| Error::federation("the clients have no model yet"))
     }
@@ -455,16 +541,14 @@ impl RemoteFederation {
         errands: Vec<(&'m Machine, Vec<SiteOrder>)>,
         gatherer: &Gatherer,
     ) -> Result<(Replies, Vec<MachineSums<'m>>)> {
-        let precision = self.model()?.precision();
-        let packed: Vec<Arc<Packed>> =
-            ask.models.iter().map(|model| Arc::new(Packed::pack(model, precision))).collect();
+        let packed = self.pack(ask)?;
         let (mut messages, mut asked) = (Vec::new(), BTreeMap::new());
         for (machine, orders) in errands {
             let sums = orders.iter().filter_map(|order| Some((order.index, (order.sum?, order.to.clone()))));
             asked.insert(machine.number, sums.collect::<AskedSums>());
             messages.push((machine.number, self.message(ask, &packed, machine, orders)?));
         }
-        let kind = if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train };
+        let kind = kind_of(ask);
         let (mut replies, mut sums) = (Replies::new(), Vec::new());
         let (exchanged, mut totals) = shared.exchange_and_add(messages, kind)?;
         for (machine, reply) in exchanged {
@@ -623,9 +707,16 @@ impl Federation for RemoteFederation {
         &self.server.meter
     }
 
+    fn is_sealed(&self) -> bool {
+        self.server.addition == Addition::Sealed
+    }
+
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Stopped, "stopped"));
+        }
+        if self.is_sealed() {
+            return self.ask_for_sums(ask);
         }
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
@@ -843,6 +934,10 @@ fn summed_fault(asked: &AskedSums, summed: &[(u32, Summed)], gatherer: &Gatherer
         }
         summed.fault(sum, gatherer.shape(*order as usize))
     })
+}
+
+fn kind_of(ask: &Ask) -> MessageKind {
+    if ask.phase == Phase::Evaluate { MessageKind::Evaluate } else { MessageKind::Train }
 }
 
 fn unwanted(reply: Delivery<SiteReply>) -> String {

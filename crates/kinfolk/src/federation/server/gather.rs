@@ -8,10 +8,12 @@
 //! here is in its machine's sum already: the engine asks for its vector alone, and takes it out again.
 
 use super::ledger::{Ledger, Opposed, Size};
-use crate::aggregate::Sum;
+use crate::aggregate::{Sum, Weight};
+use crate::error::Result;
 use crate::federation::fixed::{FixedSum, Grid, SumOrder, Summand, Summed};
+use crate::federation::sealed::{Blocks, SealedOrder, SealedSum, open_answers, sealed_order};
 use crate::federation::work::{Content, Reply, Work};
-use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, part_of};
+use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, Slot, part_of};
 use crate::models::{Model, Reduced};
 use crate::num::{add_scaled, distance, dot, median, norm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +37,8 @@ pub enum Addition {
     Float,
     /// As integers.
     Integer,
+    /// As integers, with all that clients answer, and nothing else is told of them.
+    Sealed,
 }
 
 /// Collects replies, and sums that an engine reduced while computing.
@@ -48,6 +52,8 @@ pub struct Gatherer<'a> {
     held: usize,
     /// How the vectors of each order are summed as integers, where they are, and the sums.
     integer: Vec<Option<(SumOrder, Vec<FixedSum>)>>,
+    /// The sums of each order, where nothing else is told.
+    sealed: Vec<(SealedOrder, Blocks, SealedSum)>,
     /// Slots with a vector that no sum can hold, by order.
     spoiled: BTreeSet<(usize, usize)>,
     /// Who is in a sum and was refused after all, by order.
@@ -118,7 +124,7 @@ impl<'a> Gatherer<'a> {
         let longest_model = longest(ask);
         let integer = |order: &Order| {
             let Gather::Sum { by, weight } = ask.gather else { return None };
-            if addition == Addition::Float || !order.work.sends_vector() {
+            if addition != Addition::Integer || !order.work.sends_vector() {
                 return None;
             }
             let all = order.to.among(rows.len()).map(|client| weight.of(rows[client as usize] as usize) as u64).sum();
@@ -142,6 +148,7 @@ impl<'a> Gatherer<'a> {
             waiting: Vec::new(),
             held: 0,
             integer,
+            sealed: Vec::new(),
             spoiled: BTreeSet::new(),
             to_remove: BTreeSet::new(),
             sizes: vec![Vec::new(); ask.orders.len()],
@@ -195,6 +202,67 @@ impl<'a> Gatherer<'a> {
     /// How the vectors of each order are summed as integers.
     pub fn sum_orders(&self) -> Vec<Option<SumOrder>> {
         self.integer.iter().map(|integer| integer.as_ref().map(|(order, _)| *order)).collect()
+    }
+
+    /// How the answers to each order are added up where nothing else is told of clients; an error for single answers.
+    pub fn seal(&mut self) -> Result<Vec<SealedOrder>> {
+        for order in &self.ask.orders {
+            open_answers(self.ask.gather, order).map_or(Ok(()), Err)?;
+            let clients: Vec<u32> = order.to.among(self.rows.len()).collect();
+            let of = match self.ask.gather {
+                Gather::Sum { weight, .. } => weight,
+                Gather::Each => Weight::Uniform,
+            };
+            let weight = clients.iter().map(|&client| of.of(self.rows[client as usize] as usize) as u64).sum();
+            // A model is about as long as the one it was trained from; a gradient may be anything.
+            let usual = self.ledger.usual.get(order.work.name()).and_then(|usual| usual.length);
+            let sends = order.work.sends(self.soundness.width);
+            let is_model = matches!(sends.content, Content::Trained | Content::Minimiser);
+            let usual = usual.or(is_model.then_some(0.0));
+            let sealed = sealed_order(self.ask.gather, (clients.len(), weight), self.longest_model, usual);
+            let Some(blocks) = Blocks::of(self.ask.gather, &order.work, self.soundness.width) else { continue };
+            self.sealed.push((sealed, blocks, SealedSum::nobody(blocks)));
+        }
+        Ok(self.sealed.iter().map(|(order, _, _)| *order).collect())
+    }
+
+    /// Why this cannot be the sum over some of these clients' answers to an order.
+    pub fn fault(&self, order: usize, clients: &[u32], found: &SealedSum) -> Option<&'static str> {
+        let (sealed, blocks, _) = &self.sealed[order];
+        let weight = clients.iter().map(|&client| sealed.sum.weight(self.rows[client as usize])).sum();
+        found.fault(sealed, *blocks, (clients.len(), weight))
+    }
+
+    /// Takes the sum over those of these clients who gave a usable answer to an order. It must have been found sound.
+    pub fn take_sealed(&mut self, order: usize, clients: &[u32], found: &SealedSum) {
+        self.sealed[order].2.merge(found);
+        self.answers.orders[order].clients.extend(clients);
+    }
+
+    /// Takes sums in which single clients are hidden: neither who was reached nor who is in none is told.
+    pub fn take_hidden(&mut self, order: usize, (sums, slots): (Vec<Sum>, Vec<Slot>)) {
+        self.ledger.useful += 1;
+        let answers = &mut self.answers.orders[order];
+        (answers.sums, answers.slots) = (sums, slots);
+    }
+
+    /// The sums as answers.
+    fn open_sums(&mut self) {
+        for (order, (sealed, blocks, sum)) in self.sealed.iter().enumerate() {
+            let answers = &mut self.answers.orders[order];
+            answers.clients.sort_unstable();
+            answers.rows = answers.clients.iter().map(|&client| self.rows[client as usize]).collect();
+            (answers.sums, answers.slots) = sum.read(sealed, *blocks);
+            let work = &self.ask.orders[order].work;
+            if self.ask.phase != Phase::Evaluate && work.sends(1).numbers > 0 {
+                self.ledger.useful += answers.answered() as u64;
+            }
+            // A mean is about as long as its terms.
+            let means = answers.sums.iter().filter(|sum| sum.count > 0).map(|sum| norm(&sum.total) / sum.weight);
+            if let Some(length) = means.reduce(f64::max) {
+                self.ledger.usual.insert(work.name().to_string(), Size { length: Some(length), loss: None });
+            }
+        }
     }
 
     /// Whether every single vector is to be looked at, although only sums are wanted: once, in the first round.
@@ -413,6 +481,7 @@ impl<'a> Gatherer<'a> {
 
     pub fn finish(mut self, stamp: u64) -> (Answers, Ledger) {
         self.settle();
+        self.open_sums();
         for (order, (answers, integer)) in self.answers.orders.iter_mut().zip(&self.integer).enumerate() {
             let Some((sums, totals)) = integer else { continue };
             answers.sums = totals.iter().map(|total| total.sum(&sums.grid)).collect();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::Shard;
+use crate::federation::Slot;
 use crate::models::{Score, Step, first_smallest};
 use crate::num::add_scaled;
 use crate::training::Split;
@@ -92,6 +93,47 @@ impl Evaluated {
     /// The loss of the best candidate.
     pub(crate) fn loss(&self) -> f64 {
         if let [best] = self.losses[..] { best } else { self.losses[self.choice as usize] }
+    }
+}
+
+/// Numbers of an answer that are added up where nothing of a single client leaves.
+const SCORES: usize = 8;
+
+/// The scores of several clients, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Scored {
+    /// Number of clients.
+    pub clients: usize,
+    /// Σ of the loss of each one's best candidate.
+    pub loss: f64,
+    /// Clients with held-out rows.
+    pub scored: f64,
+    /// Held-out rows.
+    pub rows: f64,
+    /// Σ of losses over all held-out rows, and Σ over clients of the mean of theirs.
+    pub row_losses: (f64, f64),
+    /// Clients that count hits.
+    pub counted: f64,
+    /// Σ of hits over all held-out rows, and Σ over clients of the share of theirs.
+    pub hits: (f64, f64),
+}
+
+impl Scored {
+    /// From what is known of a slot.
+    pub(crate) fn of(slot: &Slot) -> Self {
+        let [loss, scored, rows, sum, means, counted, hits, shares] =
+            slot.numbers.first_chunk().copied().unwrap_or([0.0; SCORES]);
+        Self { clients: slot.count, loss, scored, rows, row_losses: (sum, means), counted, hits: (hits, shares) }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.clients += other.clients;
+        self.loss += other.loss;
+        self.scored += other.scored;
+        self.rows += other.rows;
+        self.row_losses = (self.row_losses.0 + other.row_losses.0, self.row_losses.1 + other.row_losses.1);
+        self.counted += other.counted;
+        self.hits = (self.hits.0 + other.hits.0, self.hits.1 + other.hits.1);
     }
 }
 
@@ -220,6 +262,20 @@ impl Kind for Evaluate {
         }
         let impossible = score.loss < (least_loss - reply::ROUNDING) * f64::from(score.rows);
         impossible.then(|| format!("{:.1e} for a score, which cannot be", score.loss))
+    }
+
+    fn summable(&self) -> Option<usize> {
+        Some(SCORES)
+    }
+
+    fn to_sum<'r>(&self, reply: &'r Reply) -> Cow<'r, [f64]> {
+        let evaluated = Evaluated::read(&reply.counts, &reply.numbers);
+        let (loss, Score { rows, loss: sum, hits }) = (evaluated.loss(), evaluated.score);
+        let is_scored = f64::from(u32::from(rows > 0));
+        let (count, counted) = (f64::from(rows), f64::from(u32::from(hits.is_some() && rows > 0)));
+        let hits = f64::from(hits.unwrap_or(0));
+        let of_row = |value: f64| if rows > 0 { value / count } else { 0.0 };
+        Cow::from(vec![loss, is_scored, count, sum, of_row(sum), counted, hits, of_row(hits)])
     }
 
     fn loss(&self, reply: &Reply) -> Option<f64> {

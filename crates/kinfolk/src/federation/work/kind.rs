@@ -35,6 +35,17 @@ pub trait Kind: Debug + Send + Sync {
         reply::below(&reply.numbers, least_loss)
     }
 
+    /// How many numbers of a reply are added up where nothing of a single client leaves; `None` for answers whose sums say nothing.
+    fn summable(&self) -> Option<usize> {
+        let sends = self.sends(1);
+        (sends.counts == usize::from(self.tells_choice())).then_some(sends.numbers)
+    }
+
+    /// These numbers of a complete reply.
+    fn to_sum<'r>(&self, reply: &'r Reply) -> Cow<'r, [f64]> {
+        Cow::from(&reply.numbers)
+    }
+
     /// The loss by which a reply is compared with those of other clients.
     fn loss(&self, reply: &Reply) -> Option<f64> {
         reply.numbers.iter().copied().reduce(reply::larger)

@@ -160,7 +160,7 @@ pub use crate::models::accelerated::Acceleration;
 pub use advance::{Addend, Advanced, Blend, Renewal, Run};
 pub use check_predictions::Checked;
 pub use curvature::Curvatures;
-pub use evaluate::{Evaluated, Subject};
+pub use evaluate::{Evaluated, Scored, Subject};
 pub use fine_tune::Trial;
 pub use fit_mixture::{Fitted, Parts};
 pub use fold_products::{ByFold, Folds, TargetScale};

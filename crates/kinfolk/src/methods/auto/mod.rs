@@ -56,6 +56,7 @@ pub(crate) fn study_discloses() -> Vec<Disclosure> {
 
 impl MethodSettings for AutoSettings {
     const NAME: &str = "auto";
+    const WANTS_SINGLE: Option<&'static str> = Some("it compares what single clients answer");
     const SUMMARY: &str = "finds out whether there are families and which model serves whom; no settings needed";
     const PAPER: &str = "Kinfolk";
     const SHOWS_ROWS: &str = "its clients answer with products of their columns and residuals";

@@ -54,6 +54,7 @@ impl MethodSettings for FedGrEmSettings {
     const SUMMARY: &str = "mixtures with common components, weights of their own, and outlier clients";
     const PAPER: &str = "Tian, Weng, Feng 2024";
     const WANTS: Ability = Ability::SharedScatter;
+    const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         let mut all = discloses_fits(1, true);

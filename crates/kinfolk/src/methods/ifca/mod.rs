@@ -78,6 +78,8 @@ struct Lane {
     models: Vec<Params>,
     /// The cluster each client last chose.
     choices: Assignment,
+    /// How many clients are in each cluster.
+    sizes: Vec<usize>,
     /// Mean loss of the chosen models, in the first round and before the last step.
     first_loss: Option<f64>,
     loss: Option<f64>,
@@ -94,7 +96,8 @@ enum Status {
 impl Lane {
     fn new(start: usize, step: f64, clients: usize) -> Self {
         let choices = Assignment::none(0, clients);
-        Self { step, start, models: Vec::new(), choices, first_loss: None, loss: None, status: Status::Running }
+        let (models, sizes) = (Vec::new(), Vec::new());
+        Self { step, start, models, choices, sizes, first_loss: None, loss: None, status: Status::Running }
     }
 
     /// Line 1.
@@ -163,7 +166,7 @@ impl Ifca {
         let mut common = lane.models[0].clone();
         let is_shared = !self.shared.is_empty();
         if self.gradients {
-            let answered = answer.clients.len();
+            let answered = answer.answered();
             let divisor = match self.by_participants {
                 true => (answered + room.unchanged(asked - answered)).max(1),
                 false => self.clients,
@@ -219,7 +222,8 @@ impl Method for Ifca {
         let orders: Vec<_> = going.iter().enumerate().map(order).collect();
         let answers = room.ask(&ask)?;
         // If no answer to a lane can be used, its models have blown up.
-        let garbage = answers.missing.iter().any(|missing| missing.reason == Absence::Garbage);
+        let garbage =
+            answers.unusable() > 0 || answers.missing.iter().any(|missing| missing.reason == Absence::Garbage);
 
         let mut switched = vec![0; self.state.lanes.len()];
         for (&index, &order) in going.iter().zip(&orders) {
@@ -227,16 +231,21 @@ impl Method for Ifca {
             let models = self.step(lane, asked, order, &answers, room);
             let change = |(old, new): (&Params, &Params)| distance(old, new) / norm(new).max(f64::MIN_POSITIVE);
             let moved = lane.models.iter().zip(&models).map(change);
-            let settled =
-                self.tolerance > 0.0 && !answer.clients.is_empty() && moved.fold(0.0, f64::max) <= self.tolerance;
+            let settled = self.tolerance > 0.0 && answer.answered() > 0 && moved.fold(0.0, f64::max) <= self.tolerance;
             let finite = models.iter().all(|model| model.iter().all(|value| value.is_finite()));
             let lane = &mut self.state.lanes[index];
             for (client, Choice { place, .. }) in answer.each() {
                 let last = lane.choices.put(client, place as usize);
                 switched[index] += usize::from(last.is_some_and(|last| last != place as usize));
             }
+            // Where only sums are told, who chose what is not known, only how many.
+            lane.sizes = if room.is_sealed() {
+                answer.slots.iter().map(|slot| slot.count).collect()
+            } else {
+                lane.choices.sizes()
+            };
             match check_loss(&answer.losses(), &mut lane.first_loss, round) {
-                Ok(loss) if finite && !(garbage && answer.clients.is_empty()) => {
+                Ok(loss) if finite && !(garbage && answer.answered() == 0) => {
                     lane.loss = loss.or(lane.loss);
                     lane.models = models;
                     if settled {
@@ -255,8 +264,8 @@ impl Method for Ifca {
         let nobody_left = self.state.lanes.iter().all(|lane| lane.status != Status::Running);
         Ok(Progress {
             loss: lane.loss,
-            switched: Some(switched[best]),
-            sizes: lane.choices.sizes(),
+            switched: (!room.is_sealed()).then_some(switched[best]),
+            sizes: lane.sizes.clone(),
             finished: nobody_left || self.state.round >= self.trainer.schedule.rounds,
         })
     }

@@ -25,6 +25,7 @@ impl MethodSettings for OneShotIfcaSettings {
     const SUMMARY: &str = "IFCA that begins with clusters of clients that learn alike";
     const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it compares the clients' own models");
 
     fn needs(&self) -> Needs {
         self.bottom_up.training.needs()

@@ -131,6 +131,21 @@ impl MethodSettings for IfcaSettings {
         all
     }
 
+    fn wants_single(&self) -> Option<&'static str> {
+        match self.start {
+            StartBy::Farthest => Some("start = \"farthest\" compares the models of single clients"),
+            StartBy::Odcl => Some("start = \"odcl\" clusters the clients' own models"),
+            StartBy::Oracle => Some("start = \"oracle\" weighs the losses of single clients by their rows"),
+            _ if self.schedule.missing == MissingRule::Keep => {
+                Some("missing = \"keep\" has to know which cluster a silent client was in")
+            }
+            _ if self.averaging == Averaging::Models && self.weight == Weight::Rows => {
+                Some("weight = \"rows\" would tell who chose what, as everybody's number of rows is known")
+            }
+            StartBy::Random | StartBy::Given | StartBy::Planted => None,
+        }
+    }
+
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         Ok(Box::new(self.make(setup)?))
     }

@@ -41,6 +41,7 @@ impl MethodSettings for LocalKmeansSettings {
     const SUMMARY: &str = "one round: k-means of the clients' own models, average inside";
     const PAPER: &str = "Vardhan, Ghosh, Mazumdar 2024";
     const HAS_CLUSTERS: bool = true;
+    const WANTS_SINGLE: Option<&'static str> = Some("it clusters the clients' own models, which come one by one");
 
     fn needs(&self) -> Needs {
         let auto_step = AutoStep::unless_given(&self.step, self.optimising.optimiser());

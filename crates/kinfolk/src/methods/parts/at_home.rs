@@ -101,7 +101,7 @@ impl Method for AtHome {
         let finished = self.trainer.is_last(room);
         if finished {
             self.begin(&Recipients::All, room)?;
-            let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), Gather::Each);
+            let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), gather);
             let last = self.stages(&self.work.last, "last", room.round());
             self.order(&Recipients::All, &mut ask, &last, false);
             let answers = room.ask_for_any(&ask)?;

@@ -46,7 +46,7 @@ impl Method for ClusterMeans {
             self.models.push(Arc::new(sum.total.iter().map(|total| total / sum.weight).collect()));
         }
         room.distribute(&self.models, &self.clusters)?;
-        let sizes = answers.orders.iter().filter(|_| self.clustered).map(|order| order.clients.len()).collect();
+        let sizes = answers.orders.iter().filter(|_| self.clustered).map(|order| order.answered()).collect();
         Ok(Progress { loss, switched: None, sizes, finished: true })
     }
 

@@ -118,7 +118,10 @@ impl ClusterModels {
     pub fn average<A: Answer>(&mut self, answers: &Answers, orders: &ClusterOrders<A>, room: &Room) {
         let sums = self.sums(answers, orders);
         for (cluster, (model, sum)) in self.models.iter_mut().zip(&sums).enumerate() {
-            *model = mean_model(model, sum, room.unchanged(absent_from(cluster, &self.clusters, answers)));
+            let of_this = orders.iter().filter(|(of, _)| *of == cluster);
+            let unusable: usize = of_this.map(|(_, order)| answers.of(*order).unusable()).sum();
+            let absent = absent_from(cluster, &self.clusters, answers) + unusable;
+            *model = mean_model(model, sum, room.unchanged(absent));
         }
     }
 

@@ -107,7 +107,8 @@ impl Schedule {
     /// How much rounds of training use the rows of a client that takes part in all of them, where a pass has so many steps.
     pub(in crate::methods) fn exposure(&self, pass: u64) -> Hidable {
         let of_round = steps(self.amount(), pass);
-        Ok(Exposure { steps: of_round.saturating_mul(self.rounds as u64), choices: 0 })
+        let rounds = self.rounds as u64;
+        Ok(Exposure { steps: of_round.saturating_mul(rounds), choices: 0, sums: rounds })
     }
 
     pub(in crate::methods) fn needs<T>(&self, step: &Auto<T>) -> Needs {
