@@ -35,6 +35,7 @@ use crate::privacy::rows::Exposure;
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample, Terms};
+use parts::aggregating::Aggregating;
 use parts::averaging::{absent_from, finite_vectors, mean_model};
 use parts::checkpoint::{keep_state, restore, save};
 use parts::solving::Solving;
@@ -258,6 +259,7 @@ pub mod options {
     pub use super::mixtures::{CommonOrder, OwnFits, StartCovariance, StepRule, Until};
     pub use super::odcl::{Lambda, Pulling};
     pub use super::pacfl::Angles;
+    pub use super::parts::aggregating::{Aggregating, MixFirst, Rule};
     pub use super::parts::averaging::Averaging;
     pub use super::parts::linkage::JoinUntil;
     pub use super::parts::one_shot::{BottomUp, Compare, DistanceBy, GroupsBy, LambdaRule};
