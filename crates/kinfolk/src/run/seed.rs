@@ -51,7 +51,7 @@ pub(super) struct Above<'a> {
 }
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 5;
+const CHECKPOINT_LAYOUT: u32 = 6;
 
 impl SeedData {
     pub(crate) fn prepare(
