@@ -141,7 +141,13 @@ impl MethodKind {
             particular: S::PARTICULAR,
             exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
             discloses: |settings, ability| {
-                S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability))
+                let mut all = S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability));
+                // Only means are made of sums.
+                if Aggregating::read(settings).is_some_and(|aggregating| !aggregating.is_plain()) {
+                    let of_rounds = all.iter_mut().filter(|disclosure| disclosure.phase == Phase::Train);
+                    of_rounds.for_each(|disclosure| disclosure.told = Told::Single);
+                }
+                all
             },
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
