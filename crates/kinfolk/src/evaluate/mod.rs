@@ -54,13 +54,13 @@ macro_rules! findings {
 findings! {
     mixtures::Mixtures
     outliers::Outliers
+    attackers::Attackers
     scores::Scores
     truth::Truth
     planted::PlantedParameters
     exact::DistanceToExact
     baselines::BesideBaselines
     clusters::Clusters
-    attackers::Attackers
     comparisons::Comparisons
 }
 
