@@ -605,7 +605,7 @@ const TABLE: [(&str, &str); 10] = [
 ];
 
 /// `cargo test -p kinfolk --release --test integration hostile::the_table -- --ignored --nocapture` prints the tables of
-/// experiments/hostile/README.md. `SEEDS`, `METHODS`, `ATTACKS` and `FROM` (attack_from) choose a part of them.
+/// experiments/hostile/README.md. `SEEDS`, `METHODS`, `ATTACKS`, `RULES` (by number) and `FROM` (attack_from) choose a part of them.
 #[test]
 #[ignore = "prints measurements; asserts nothing that the others do not"]
 fn the_table_of_methods_attacks_and_rules() {
@@ -613,13 +613,16 @@ fn the_table_of_methods_attacks_and_rules() {
     let seeds: u64 = wish("SEEDS", "3").parse().unwrap();
     let (methods, attacks) = (wish("METHODS", "fedavg,ifca,sr-fca,mr-mtl"), wish("ATTACKS", &ATTACKS.join(",")));
     let methods: Vec<&str> = methods.split(',').collect();
+    let rules = wish("RULES", "0,1,2,3,4,5,6,7,8,9");
+    let rules: Vec<usize> = rules.split(',').map(|rule| rule.parse().unwrap()).collect();
     let run_with = |faults: &str| {
         let mut text = format!(
             "repeat = {seeds}\nevaluate_every = 1000\n[data]\nsource = \"digits\"\nclients = 40\nsamples = 30\n\
-             test_samples = 30\nclusters = \"rotate\"\n[model]\nkind = \"mlp\"\nhidden = [32]\n[faults]\n{faults}\n"
+             test_samples = 30\nclusters = \"rotate\"\n[model]\nkind = \"softmax\"\n[faults]\n{faults}\n"
         );
         for method in &methods {
-            for (place, (name, rule)) in TABLE.into_iter().enumerate() {
+            for &place in &rules {
+                let (name, rule) = TABLE[place];
                 let own = match (*method, name) {
                     ("ifca", _) => "clusters = 4\nstart = \"farthest\"\n",
                     ("sr-fca", "mean") => "refinements = 1\ntrim = 0.0\n",
@@ -627,7 +630,7 @@ fn the_table_of_methods_attacks_and_rules() {
                     _ => "",
                 };
                 text += &format!(
-                    "[[method]]\nname = \"{method}\"\nlabel = \"{method}.{place}\"\nrounds = 40\nstep = 0.3\n"
+                    "[[method]]\nname = \"{method}\"\nlabel = \"{method}.{place}\"\nrounds = 30\nstep = 0.5\n"
                 );
                 text += &format!("{own}{rule}\n");
             }
@@ -661,7 +664,8 @@ fn the_table_of_methods_attacks_and_rules() {
             let names: Vec<&str> = attacked.iter().map(|(attack, _)| *attack).collect();
             println!("\n{method}, {spread}\n\n| rule | no attack | {} | worst cluster |", names.join(" | "));
             println!("|{}", "---|".repeat(names.len() + 3));
-            for (place, (name, _)) in TABLE.into_iter().enumerate() {
+            for &place in &rules {
+                let name = TABLE[place].0;
                 let label = format!("{method}.{place}");
                 let show = |(value, failed): (f64, usize)| match failed {
                     0 => format!("{:.1}", 100.0 * value),
