@@ -230,7 +230,11 @@ impl Experiment {
                 methods.push(MethodEntry { label: label.clone(), kind, settings });
             }
         }
+        let before = faults.len();
         let misbehaving = Settings::check("faults", faults::SETTINGS, faulty, &mut faults);
+        if faults.len() == before {
+            Rates::check_section("faults", &misbehaving, &mut faults);
+        }
         let before = faults.len();
         let private = Settings::check("privacy", privacy::SETTINGS, private, &mut faults);
         if faults.len() == before {

@@ -510,3 +510,189 @@ fn sign_flips_in_the_presets() {
         println!("{:?}", attacked.notes);
     }
 }
+
+/// An experiment on rotated digits with these methods and faults.
+fn digits(methods: &[&str], faults: &str) -> Experiment {
+    let data = "[data]\nsource = \"digits\"\nclients = 16\nsamples = 20\ntest_samples = 10\nclusters = \"rotate\"\ntrue_clusters = 2\n";
+    let mut text = format!("{data}[model]\nkind = \"softmax\"\n[faults]\n{faults}\n");
+    for (place, method) in methods.iter().enumerate() {
+        text += &format!("[[method]]\nlabel = \"m{place}\"\n{method}\nrounds = 4\nstep = 0.5\n");
+    }
+    Experiment::parse("test", &text, &[]).unwrap()
+}
+
+const RULES: [&str; 9] = [
+    "aggregate = \"median\"",
+    "aggregate = \"trimmed-mean\"",
+    "aggregate = \"krum\"",
+    "aggregate = \"multi-krum\"",
+    "aggregate = \"geometric-median\"",
+    "aggregate = \"centred-clipping\"",
+    "aggregate = \"norm-clipping\"",
+    "aggregate = \"trimmed-mean\"\nmix_first = \"nearest\"",
+    "aggregate = \"median\"\nmix_first = \"groups\"",
+];
+
+#[test]
+fn every_averaging_method_takes_every_rule() {
+    let averages = |kind: &&&MethodKind| kind.settings.iter().any(|setting| setting.name == "aggregate");
+    let methods: Vec<&MethodKind> = METHODS.iter().filter(averages).copied().collect();
+    assert!(methods.len() >= 25, "{}", methods.len());
+    // The others want other data or models; what they average with is the same.
+    for kind in methods.into_iter().filter(|kind| !kind.particular) {
+        let mut text = format!("[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n");
+        for (place, rule) in RULES.iter().enumerate() {
+            let has = |name: &str| kind.settings.iter().any(|setting| setting.name == name);
+            text += &format!("[[method]]\nname = \"{}\"\nlabel = \"m{place}\"\n{rule}\n", kind.name);
+            let wishes = [("clusters", "2"), ("rounds", "4"), ("start", "\"farthest\"")];
+            wishes
+                .iter()
+                .filter(|(name, _)| has(name))
+                .for_each(|(name, value)| text += &format!("{name} = {value}\n"));
+        }
+        let experiment = Experiment::parse("test", &text, &[]).unwrap();
+        let record = run(&experiment, &Options::default(), &mut Unwatched).unwrap();
+        for method in &record.summary.methods {
+            let repeat = &method.repeats[0];
+            assert_eq!(repeat.status, "done", "{} {}: {:?}", kind.name, method.label, repeat.reason);
+            assert!(repeat.metric.as_ref().is_some_and(|metric| metric.mean.is_finite()), "{}", kind.name);
+        }
+    }
+}
+
+const ATTACKS: [&str; 10] = [
+    "sign-flip",
+    "noise",
+    "label-flip",
+    "alie",
+    "inner-product",
+    "min-max",
+    "min-sum",
+    "mimic",
+    "wrong-slot",
+    "sybils",
+];
+
+#[test]
+fn attacks_and_rules_are_the_same_for_any_number_of_threads() {
+    let methods = [
+        "name = \"ifca\"\nclusters = 2\naggregate = \"median\"\nmix_first = \"groups\"",
+        "name = \"mr-mtl\"\naggregate = \"geometric-median\"\nmix_first = \"nearest\"",
+    ];
+    for attack in ATTACKS {
+        let experiment = digits(&methods, &format!("attack = \"{attack}\"\nattackers = 0.2"));
+        let run = |threads| {
+            let options = Options { threads, ..Options::default() };
+            let record = run(&experiment, &options, &mut Unwatched).unwrap();
+            record.clients.iter().map(|client| (client.cluster, client.metric)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(1), run(3), "{attack}");
+    }
+}
+
+/// The rules of the table, by how it names them.
+const TABLE: [(&str, &str); 10] = [
+    ("mean", "aggregate = \"mean\""),
+    ("median", "aggregate = \"median\""),
+    ("trimmed mean", "aggregate = \"trimmed-mean\""),
+    ("Krum", "aggregate = \"krum\""),
+    ("Multi-Krum", "aggregate = \"multi-krum\""),
+    ("geometric median", "aggregate = \"geometric-median\""),
+    ("centred clipping", "aggregate = \"centred-clipping\""),
+    ("norm clipping", "aggregate = \"norm-clipping\""),
+    ("nearest, then trimmed mean", "aggregate = \"trimmed-mean\"\nmix_first = \"nearest\""),
+    ("nearest, then geometric median", "aggregate = \"geometric-median\"\nmix_first = \"nearest\""),
+];
+
+/// `cargo test -p kinfolk --release --test integration hostile::the_table -- --ignored --nocapture` prints the tables of
+/// experiments/hostile/README.md. `SEEDS`, `METHODS`, `ATTACKS`, `RULES` (by number) and `FROM` (attack_from) choose a part of them.
+#[test]
+#[ignore = "prints measurements; asserts nothing that the others do not"]
+fn the_table_of_methods_attacks_and_rules() {
+    let wish = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_string());
+    let seeds: u64 = wish("SEEDS", "3").parse().unwrap();
+    let (methods, attacks) = (wish("METHODS", "fedavg,ifca,sr-fca,mr-mtl"), wish("ATTACKS", &ATTACKS.join(",")));
+    let methods: Vec<&str> = methods.split(',').collect();
+    let rules = wish("RULES", "0,1,2,3,4,5,6,7,8,9");
+    let rules: Vec<usize> = rules.split(',').map(|rule| rule.parse().unwrap()).collect();
+    let run_with = |faults: &str| {
+        let mut text = format!(
+            "repeat = {seeds}\nevaluate_every = 1000\n[data]\nsource = \"digits\"\nclients = 40\nsamples = 30\n\
+             test_samples = 30\nclusters = \"rotate\"\n[model]\nkind = \"softmax\"\n[faults]\n{faults}\n"
+        );
+        for method in &methods {
+            for &place in &rules {
+                let (name, rule) = TABLE[place];
+                let own = match (*method, name) {
+                    ("ifca", _) => "clusters = 4\nstart = \"farthest\"\n",
+                    ("sr-fca", "mean") => "refinements = 1\ntrim = 0.0\n",
+                    ("sr-fca", _) => "refinements = 1\n",
+                    _ => "",
+                };
+                text += &format!(
+                    "[[method]]\nname = \"{method}\"\nlabel = \"{method}.{place}\"\nrounds = 30\nstep = 0.5\n"
+                );
+                text += &format!("{own}{rule}\n");
+            }
+        }
+        let experiment = Experiment::parse("test", &text, &[]).unwrap();
+        run(&experiment, &Options::default(), &mut Unwatched).unwrap()
+    };
+    // The mean over the seeds on which the method came to its end, and on how many it did not.
+    let cell = |record: &Record, label: &str, name: &str| {
+        let method = record.summary.methods.iter().find(|method| method.label == label).unwrap();
+        let value = |repeat: &RepeatSummary| match name {
+            "metric" => repeat.metric.as_ref().map(|metric| metric.mean),
+            name => repeat.extra.get(name).and_then(|value| value.as_f64()),
+        };
+        let found: Vec<f64> = method.repeats.iter().filter_map(value).collect();
+        (found.iter().sum::<f64>() / found.len() as f64, method.repeats.len() - found.len())
+    };
+    let is_accusing = |note: &&String| note.contains("point away") || note.contains(" sent ");
+    let calm = run_with("");
+    let repeats = || calm.summary.methods.iter().flat_map(|method| &method.repeats);
+    let accused = repeats().filter(|repeat| repeat.notes.iter().any(|note| is_accusing(&note))).count();
+    println!("Without attackers, {accused} of {} runs accuse somebody.", repeats().count());
+    for (spread, settings) in
+        [("20 % of every cluster", "attackers = 0.2"), ("30 % of one cluster", "attackers = 0.3\nattackers_in = 0")]
+    {
+        let of = |attack: &str| {
+            run_with(&format!("attack = \"{attack}\"\nattack_from = \"{}\"\n{settings}", wish("FROM", "rounds")))
+        };
+        let attacked: Vec<(&str, Record)> = attacks.split(',').map(|attack| (attack, of(attack))).collect();
+        for method in &methods {
+            let names: Vec<&str> = attacked.iter().map(|(attack, _)| *attack).collect();
+            println!("\n{method}, {spread}\n\n| rule | no attack | {} | worst cluster |", names.join(" | "));
+            println!("|{}", "---|".repeat(names.len() + 3));
+            for &place in &rules {
+                let name = TABLE[place].0;
+                let label = format!("{method}.{place}");
+                let show = |(value, failed): (f64, usize)| match failed {
+                    0 => format!("{:.1}", 100.0 * value),
+                    failed if failed as u64 == seeds => "failed".into(),
+                    failed => format!("{:.1} ({failed} failed)", 100.0 * value),
+                };
+                let cells = attacked.iter().map(|(_, record)| show(cell(record, &label, "honest_metric")));
+                let cells: Vec<String> = cells.collect();
+                let worst = attacked.iter().map(|(_, record)| cell(record, &label, "honest_worst_cluster").0);
+                let worst = 100.0 * worst.fold(f64::INFINITY, f64::min);
+                println!("| {name} | {} | {} | {worst:.1} |", show(cell(&calm, &label, "metric")), cells.join(" | "));
+            }
+        }
+        println!(
+            "\n{spread}\n\n| attack | attackers named | honest clients named in a run | captured | phantom clusters |"
+        );
+        println!("|---|---|---|---|---|");
+        for (attack, record) in &attacked {
+            let labels = record.summary.methods.iter().map(|method| method.label.as_str());
+            let mean = |name: &str| {
+                let found = labels.clone().map(|label| cell(record, label, name).0).filter(|value| value.is_finite());
+                let found: Vec<f64> = found.collect();
+                found.iter().sum::<f64>() / found.len() as f64
+            };
+            let [named, honest, captured, phantoms] =
+                ["attackers_noticed", "honest_suspected", "honest_captured", "phantom_clusters"].map(mean);
+            println!("| {attack} | {:.0} % | {honest:.2} | {:.1} % | {phantoms:.2} |", 100.0 * named, 100.0 * captured);
+        }
+    }
+}

@@ -486,6 +486,15 @@ impl Shard {
         Self::of(self.features.clone(), self.targets.clone(), rows)?.weighted(self.weights.clone())
     }
 
+    /// The same rows with other classes, where they have classes.
+    pub(crate) fn relabelled(&self, class: impl Fn(u32) -> u32) -> Result<Self> {
+        let Targets::Classes(classes) = &*self.targets else { return Ok(self.clone()) };
+        let mut classes = classes.clone();
+        classes[self.rows.clone()].iter_mut().for_each(|own| *own = class(*own));
+        let targets = Arc::new(Targets::Classes(classes));
+        Self::of(self.features.clone(), targets, self.rows.clone())?.weighted(self.weights.clone())
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -54,6 +54,7 @@ macro_rules! findings {
 findings! {
     mixtures::Mixtures
     outliers::Outliers
+    attackers::Attackers
     scores::Scores
     truth::Truth
     planted::PlantedParameters
@@ -67,6 +68,8 @@ pub(crate) struct Context<'a> {
     pub label: &'a str,
     pub seed: u64,
     pub population: &'a Population,
+    /// Which of its clients attack on purpose; empty where nobody knows.
+    pub attackers: &'a [bool],
     pub schema: &'a Schema,
     pub model: &'a dyn Model,
     pub metric: Metric,

@@ -3,9 +3,12 @@
 //! Silence, lateness and garbage are drawn anew for every ask and client; attackers are drawn once.
 //! All draws come from the seed, never from the clock.
 
-use super::transforms::{Passage, Transform, Transforms};
+mod conspiracy;
+
+use super::transforms::{Occasion, Passage, Told, Transform, Transforms};
 use super::*;
 use crate::data::Client;
+use crate::num::add_scaled;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
 use rand::RngExt;
@@ -14,9 +17,21 @@ use std::collections::HashSet;
 
 choices! {
     /// What an attacker does to its answers.
-    pub enum Attack { None = "none", SignFlip = "sign-flip", Noise = "noise" }
-    /// What attackers attack: also what a method does to find a start, or only its rounds.
-    pub enum AttackFrom { Start = "start", Rounds = "rounds" }
+    pub enum Attack {
+        None = "none",
+        SignFlip = "sign-flip",
+        Noise = "noise",
+        LabelFlip = "label-flip",
+        Alie = "alie",
+        InnerProduct = "inner-product",
+        MinMax = "min-max",
+        MinSum = "min-sum",
+        Mimic = "mimic",
+        WrongSlot = "wrong-slot",
+        Sybils = "sybils",
+    }
+    /// What attackers attack: also what a method does to find a start, only its rounds, or only the start.
+    pub enum AttackFrom { Start = "start", Rounds = "rounds", StartOnly = "start-only" }
 }
 
 settings! {
@@ -28,14 +43,17 @@ settings! {
         late: f64 [0.0..=1.0] = 0.0,
         /// chance that an answer is of wrong length or not finite
         garbage: f64 [0.0..=1.0] = 0.0,
-        /// what attackers do: flip the sign of their update, or add large noise to it
+        /// what attackers do, each by itself or in a conspiracy that knows the others' answers
         attack: Attack = "none",
         /// share of the clients that attack, of each true cluster where those are known; always the same ones
         attackers: f64 [0.0..=1.0] = 0.0,
-        /// whether they also attack what a method does to find a start, or only its rounds
+        /// all of them in this true cluster, as a share of it
+        attackers_in: Option<usize> [0..=1 << 31],
+        /// whether they also attack what a method does to find a start, only its rounds, or only the start
         attack_from: AttackFrom = "start",
-        /// size of the noise, as a multiple of the update's own size
-        strength: f64 [above 0.0] = 10.0,
+        /// how strong: noise and Sybils in sizes of an update (default 10, 1), alie in deviations (1.5), inner-product in means (2)
+        #[only_with(attack = "noise" | "sybils" | "alie" | "inner-product")]
+        strength: Option<f64> [above 0.0],
     }
 }
 
@@ -50,7 +68,7 @@ pub fn transforms(settings: &Settings, seed: u64, clients: &[Client]) -> Transfo
         list.push(Box::new(Unreliable { silent: rates.silent, late: rates.late, seed }));
     }
     if rates.attack != Attack::None {
-        let attackers = attackers(seed, rates.attackers, clients);
+        let attackers = rates.attackers(seed, clients);
         list.push(Box::new(Attackers { attackers, rates: rates.clone(), seed }));
     }
     if rates.garbage > 0.0 {
@@ -59,19 +77,79 @@ pub fn transforms(settings: &Settings, seed: u64, clients: &[Client]) -> Transfo
     Transforms(list)
 }
 
-fn attackers(seed: u64, share: f64, clients: &[Client]) -> HashSet<String> {
-    let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
-    for client in clients {
-        let lot = draws(seed, "attackers", 0, &client.id).random();
-        families.entry(client.truth).or_default().push((lot, &client.id));
+/// Which of these clients attack.
+pub fn attackers(settings: &Settings, seed: u64, clients: &[Client]) -> Vec<bool> {
+    let rates = Rates::of(settings);
+    let attackers = if rates.attack == Attack::None { HashSet::new() } else { rates.attackers(seed, clients) };
+    clients.iter().map(|client| attackers.contains(&client.id)).collect()
+}
+
+/// Spoils the training rows of attackers that attack by their data. Refuses attackers in a true cluster that is not there.
+pub fn poison(settings: &Settings, seed: u64, clients: &mut [Client]) -> Result<()> {
+    let rates = Rates::of(settings);
+    if let Some(cluster) =
+        rates.attackers_in.filter(|_| clients.iter().all(|client| client.truth != rates.attackers_in))
+    {
+        let known = clients.iter().filter_map(|client| client.truth).max();
+        let want = known.map_or("data with true clusters".to_string(), |last| format!("a true cluster, 0 to {last}"));
+        return Err(Error::settings(format!("faults.attackers_in: got {cluster}, want {want}")));
     }
-    let mut attackers = HashSet::new();
-    for lots in families.values_mut() {
-        lots.sort_unstable();
-        let count = (share * lots.len() as f64).round() as usize;
-        attackers.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
+    if rates.attack != Attack::LabelFlip {
+        return Ok(());
     }
-    attackers
+    let attackers = attackers(settings, seed, clients);
+    let classes = clients.iter().filter_map(|client| client.train.classes()?.iter().max().copied());
+    let Some(last) = classes.max() else {
+        return Err(Error::settings("faults.attack: \"label-flip\" turns classes round, and the data has none")
+            .hint("use another attack"));
+    };
+    for (client, _) in clients.iter_mut().zip(attackers).filter(|(_, attacks)| *attacks) {
+        client.train = client.train.relabelled(|class| last - class)?;
+    }
+    Ok(())
+}
+
+impl Rates {
+    fn attackers(&self, seed: u64, clients: &[Client]) -> HashSet<String> {
+        let mut families: BTreeMap<Option<usize>, Vec<(u64, &str)>> = BTreeMap::new();
+        for client in clients.iter().filter(|client| self.attackers_in.is_none() || client.truth == self.attackers_in) {
+            let lot = draws(seed, "attackers", 0, &client.id).random();
+            families.entry(client.truth).or_default().push((lot, &client.id));
+        }
+        let mut attackers = HashSet::new();
+        for lots in families.values_mut() {
+            lots.sort_unstable();
+            let count = (self.attackers * lots.len() as f64).round() as usize;
+            attackers.extend(lots.iter().take(count).map(|(_, id)| id.to_string()));
+        }
+        attackers
+    }
+
+    fn strength(&self) -> f64 {
+        self.strength.unwrap_or(match self.attack {
+            Attack::Noise => 10.0,
+            Attack::Alie => 1.5,
+            Attack::InnerProduct => 2.0,
+            _ => 1.0,
+        })
+    }
+
+    fn attacks_in(&self, phase: Phase) -> bool {
+        match self.attack_from {
+            AttackFrom::Start => true,
+            AttackFrom::Rounds => phase == Phase::Train,
+            AttackFrom::StartOnly => phase == Phase::Start,
+        }
+    }
+
+    /// Whether attackers go by what the honest clients answer.
+    fn conspires(&self) -> bool {
+        match self.attack {
+            Attack::None | Attack::SignFlip | Attack::Noise | Attack::LabelFlip => false,
+            Attack::Alie | Attack::InnerProduct | Attack::MinMax | Attack::MinSum => true,
+            Attack::Mimic | Attack::WrongSlot | Attack::Sybils => true,
+        }
+    }
 }
 
 fn draws(seed: u64, purpose: &str, stamp: u64, client: &str) -> Rng {
@@ -110,8 +188,7 @@ struct Attackers {
 impl Transform for Attackers {
     fn alter(&self, passage: &Passage, reply: &mut Reply) {
         let Some(vector) = &mut reply.vector else { return };
-        let is_spared = self.rates.attack_from == AttackFrom::Rounds && passage.phase != Phase::Train;
-        if is_spared || !self.attackers.contains(passage.client) {
+        if !self.rates.attacks_in(passage.phase) || !self.attackers.contains(passage.client) {
             return;
         }
         let zero = vec![0.0; vector.len()];
@@ -119,19 +196,97 @@ impl Transform for Attackers {
         let mut rng = draws(self.seed, "attack", passage.stamp, passage.client);
         let mean_square = vector.iter().zip(base).map(|(v, b)| (v - b) * (v - b)).sum::<f64>() / vector.len() as f64;
         for (value, &base) in vector.iter_mut().zip(base) {
-            *value = match self.rates.attack {
-                Attack::SignFlip => base - (*value - base),
+            match self.rates.attack {
+                Attack::SignFlip => *value = base - (*value - base),
                 Attack::Noise => {
                     let noise: f64 = StandardNormal.sample(&mut rng);
-                    *value + self.rates.strength * mean_square.sqrt() * noise
+                    *value += self.rates.strength() * mean_square.sqrt() * noise;
                 }
-                Attack::None => *value,
-            };
+                _ => {}
+            }
+        }
+    }
+
+    fn conspires(&self) -> bool {
+        self.rates.conspires() && !self.attackers.is_empty()
+    }
+
+    fn conspire(&self, occasion: &Occasion, told: &mut [Told]) {
+        if !self.rates.attacks_in(occasion.phase) {
+            return;
+        }
+        let (hostile, honest): (Vec<usize>, Vec<usize>) =
+            (0..told.len()).partition(|&place| self.attackers.contains(told[place].client));
+        let slots = occasion.candidates.len();
+        let slot = |told: &Told| told.reply.counts.first().map_or(0, |&place| place as usize).min(slots.max(1) - 1);
+        let update = |told: &Told| {
+            let vector = told.reply.vector.as_ref()?;
+            Some(told.base.map_or_else(|| vector.clone(), |base| conspiracy::update(vector, base)))
+        };
+        let lies: Vec<(usize, Option<usize>, Vec<f64>)> = match self.rates.attack {
+            Attack::WrongSlot if slots > 1 => {
+                let lie = |&place: &usize| {
+                    let vector = told[place].reply.vector.clone()?;
+                    Some((place, Some((slot(&told[place]) + 1) % slots), vector))
+                };
+                hostile.iter().filter_map(lie).collect()
+            }
+            Attack::WrongSlot => return,
+            Attack::Sybils => {
+                // They take the cluster that fewest others want.
+                let mut sizes = vec![0usize; slots];
+                honest.iter().filter(|_| slots > 0).for_each(|&place| sizes[slot(&told[place])] += 1);
+                let own = (0..slots).min_by_key(|&slot| sizes[slot]);
+                let among = if honest.is_empty() { &hostile } else { &honest };
+                let updates: Vec<Vec<f64>> = among.iter().filter_map(|&place| update(&told[place])).collect();
+                if updates.is_empty() {
+                    return;
+                }
+                let update = conspiracy::of_sybils(self.seed, self.rates.strength(), &updates);
+                let lie = |&place: &usize| {
+                    let base = own.map(|slot| occasion.candidates[slot]).filter(|_| told[place].base.is_some());
+                    let mut vector = update.clone();
+                    base.or(told[place].base).into_iter().for_each(|base| add_scaled(&mut vector, 1.0, base));
+                    (place, own, vector)
+                };
+                hostile.iter().map(lie).collect()
+            }
+            attack => {
+                let mut crafted: BTreeMap<usize, Option<Vec<f64>>> = BTreeMap::new();
+                let lie = |&place: &usize| {
+                    let own = slot(&told[place]);
+                    let crafted = crafted.entry(own).or_insert_with(|| {
+                        let of = |places: &[usize]| -> Vec<Vec<f64>> {
+                            let members = places.iter().filter(|&&place| slot(&told[place]) == own);
+                            members.filter_map(|&place| update(&told[place])).collect()
+                        };
+                        // Where no honest client is, they have only themselves to go by.
+                        let updates =
+                            Some(of(&honest)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(&hostile));
+                        if updates.is_empty() {
+                            None
+                        } else {
+                            conspiracy::crafted(attack, self.rates.strength(), &updates)
+                        }
+                    });
+                    let mut vector = crafted.clone()?;
+                    told[place].base.into_iter().for_each(|base| add_scaled(&mut vector, 1.0, base));
+                    Some((place, None, vector))
+                };
+                hostile.iter().filter_map(lie).collect()
+            }
+        };
+        for (place, slot, vector) in lies {
+            let reply = &mut told[place].reply;
+            if reply.vector.is_some() {
+                reply.vector = Some(vector);
+            }
+            reply.counts.first_mut().into_iter().zip(slot).for_each(|(count, slot)| *count = slot as u32);
         }
     }
 
     fn alters(&self) -> bool {
-        self.rates.attackers > 0.0
+        self.rates.attackers > 0.0 && self.rates.attack != Attack::LabelFlip
     }
 
     fn note(&self, clients: usize) -> Option<String> {
@@ -139,6 +294,14 @@ impl Transform for Attackers {
             Attack::None => return None,
             Attack::SignFlip => "turn their updates round",
             Attack::Noise => "add noise to their updates",
+            Attack::LabelFlip => "train on labels that are turned round",
+            Attack::Alie => "send what is just within the others' spread (ALIE)",
+            Attack::InnerProduct => "send the others' mean update turned round",
+            Attack::MinMax => "go against the others' mean, no farther from any than these are apart (Min-Max)",
+            Attack::MinSum => "go against the others' mean, no farther from all than any of these (Min-Sum)",
+            Attack::Mimic => "send what the first honest client sends",
+            Attack::WrongSlot => "say that they chose another model",
+            Attack::Sybils => "send one and the same model",
         };
         Some(format!("attackers: {} of {clients} clients {what}", self.attackers.len()))
     }
@@ -176,10 +339,14 @@ mod tests {
     use crate::data::{Features, Shard, Targets};
 
     fn faults(text: &str, named: &[(&str, Option<usize>)]) -> Transforms {
+        transforms(&checked(text), 1, &clients(named))
+    }
+
+    fn checked(text: &str) -> Settings {
         let mut found = Vec::new();
         let settings = Settings::check("faults", Rates::SETTINGS, toml::from_str(text).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?}");
-        transforms(&settings, 1, &clients(named))
+        settings
     }
 
     /// What becomes of a reply.
@@ -212,6 +379,91 @@ mod tests {
             assert_eq!((cluster..40).step_by(4).filter(|&i| is_altered(Phase::Train, i)).count(), 2);
         }
         assert!((0..40).all(|i| !is_altered(Phase::Start, i) && !is_altered(Phase::Evaluate, i)));
+    }
+
+    #[test]
+    fn attackers_may_all_be_in_one_cluster() {
+        let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        let named: Vec<(&str, Option<usize>)> =
+            names.iter().map(String::as_str).zip((0..40).map(|i| Some(i % 4))).collect();
+        let settings = checked("attack = \"noise\"\nattackers = 0.3\nattackers_in = 2");
+        let found = attackers(&settings, 1, &clients(&named));
+        let places: Vec<usize> = (0..40).filter(|&place| found[place]).collect();
+        assert!(places.len() == 3 && places.iter().all(|place| place % 4 == 2), "{places:?}");
+        assert_eq!(attackers(&checked("attackers = 0.3"), 1, &clients(&named)), [false; 40]);
+    }
+
+    /// What four clients' vectors and choices become, of which the last two attack; they chose 0, 0, 0 and 1.
+    fn conspired(text: &str, candidates: &[&[f64]]) -> Vec<(Vec<f64>, Option<u32>)> {
+        let settings = checked(text);
+        let rates = Rates::of(&settings);
+        let attackers = HashSet::from(["c".to_string(), "d".to_string()]);
+        let plot = Attackers { attackers, rates, seed: 1 };
+        let mut replies: Vec<Reply> = [[1.0, 2.0], [3.0, 4.0], [9.0, 9.0], [7.0, 7.0]]
+            .iter()
+            .zip([0, 0, 0, 1])
+            .map(|(vector, choice)| Reply {
+                vector: Some(vector.to_vec()),
+                counts: candidates.first().map(|_| choice).into_iter().collect(),
+                ..Reply::default()
+            })
+            .collect();
+        let told = ["a", "b", "c", "d"].into_iter().zip(&mut replies).map(|(client, reply)| {
+            let base = reply.counts.first().map(|&choice| candidates[choice as usize]);
+            Told { client, base, reply }
+        });
+        let mut told: Vec<Told> = told.collect();
+        plot.conspire(&Occasion { phase: Phase::Train, candidates: candidates.to_vec() }, &mut told);
+        replies.into_iter().map(|reply| (reply.vector.unwrap(), reply.counts.first().copied())).collect()
+    }
+
+    #[test]
+    fn conspirators_go_by_what_honest_clients_say() {
+        let found = conspired("attack = \"inner-product\"\nstrength = 0.5", &[]);
+        let vectors: Vec<&[f64]> = found.iter().map(|(vector, _)| &vector[..]).collect();
+        assert_eq!(vectors, [[1.0, 2.0], [3.0, 4.0], [-1.0, -1.5], [-1.0, -1.5]]);
+        // With models 1 and 10 the honest updates are (0, 1) and (2, 3); where nobody else is, the attacker's own (−3, −3).
+        let models: [&[f64]; 2] = [&[1.0, 1.0], &[10.0, 10.0]];
+        let found = conspired("attack = \"inner-product\"\nstrength = 1.0", &models);
+        assert_eq!(found[2..], [(vec![0.0, -1.0], Some(0)), (vec![13.0, 13.0], Some(1))]);
+        let found = conspired("attack = \"mimic\"", &models);
+        assert_eq!(found[2..], [(vec![1.0, 2.0], Some(0)), (vec![7.0, 7.0], Some(1))]);
+        let found = conspired("attack = \"wrong-slot\"", &models);
+        assert_eq!(found[2..], [(vec![9.0, 9.0], Some(1)), (vec![7.0, 7.0], Some(0))]);
+        // Sybils take the cluster that no honest client chose, with one model.
+        let found = conspired("attack = \"sybils\"", &models);
+        assert_eq!((found[2].1, found[3].1, &found[2].0), (Some(1), Some(1), &found[3].0));
+        assert_eq!(found[..2], [(vec![1.0, 2.0], Some(0)), (vec![3.0, 4.0], Some(0))]);
+    }
+
+    #[test]
+    fn attacks_may_be_on_the_start_alone() {
+        let faults = faults("attack = \"sign-flip\"\nattackers = 1.0\nattack_from = \"start-only\"", &[("a", None)]);
+        assert_eq!(altered(&faults, (0, Phase::Start), "a", None), [-3.0, -1.0]);
+        assert_eq!(altered(&faults, (0, Phase::Train), "a", None), [3.0, 1.0]);
+    }
+
+    #[test]
+    fn labels_of_attackers_are_turned_round_in_training_alone() {
+        let rows = |classes: &[u32]| {
+            let values = vec![1.0; classes.len()];
+            Shard::new(Features::F64 { columns: 1, values }, Targets::Classes(classes.to_vec())).unwrap()
+        };
+        let mut named = clients(&[("a", Some(0)), ("b", Some(1))]);
+        for client in &mut named {
+            (client.train, client.test) = (rows(&[0, 3, 1]), rows(&[2, 0]));
+        }
+        let settings = checked("attack = \"label-flip\"\nattackers = 1.0\nattackers_in = 1");
+        poison(&settings, 1, &mut named).unwrap();
+        let classes =
+            |client: &Client| (client.train.classes().unwrap().to_vec(), client.test.classes().unwrap().to_vec());
+        assert_eq!(classes(&named[0]), (vec![0, 3, 1], vec![2, 0]));
+        assert_eq!(classes(&named[1]), (vec![3, 0, 2], vec![2, 0]));
+        let mut values = clients(&[("a", Some(1))]);
+        let fault = poison(&settings, 1, &mut values).unwrap_err().to_string();
+        assert!(fault.starts_with("faults.attack: \"label-flip\" turns classes round"), "{fault}");
+        let fault = poison(&settings, 1, &mut clients(&[("a", Some(0))])).unwrap_err().to_string();
+        assert_eq!(fault, "faults.attackers_in: got 1, want a true cluster, 0 to 0");
     }
 
     #[test]

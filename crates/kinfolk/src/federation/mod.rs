@@ -298,6 +298,11 @@ impl Answers {
         Answered { order: &self.orders[handle.order], answer: PhantomData }
     }
 
+    /// The answers to an order without their type.
+    pub(crate) fn order<A>(&self, handle: Handle<A>) -> &OrderAnswers {
+        &self.orders[handle.order]
+    }
+
     /// The losses of all clients in the answers to some orders.
     pub fn losses<'a, A: HasLoss + 'a>(&self, handles: impl IntoIterator<Item = &'a Handle<A>>) -> Vec<f64> {
         handles.into_iter().flat_map(|handle| self.of(*handle).losses()).collect()

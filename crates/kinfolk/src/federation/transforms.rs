@@ -11,6 +11,21 @@ pub struct Passage<'a> {
     pub base: Option<&'a [f64]>,
 }
 
+/// An order whose replies are all there.
+pub struct Occasion<'a> {
+    pub phase: Phase,
+    /// The models among which clients chose, where they say which.
+    pub candidates: Vec<&'a [f64]>,
+}
+
+/// The reply of one client to an order.
+pub struct Told<'a> {
+    pub client: &'a str,
+    /// The model that the reply's vector is an update of; gradients have none.
+    pub base: Option<&'a [f64]>,
+    pub reply: &'a mut Reply,
+}
+
 /// Something that happens to replies on their way. It acts on their parts and knows no kind of work.
 pub trait Transform: Send + Sync {
     /// Why the reply never arrives. Decided before the client does any work.
@@ -20,6 +35,14 @@ pub trait Transform: Send + Sync {
 
     /// Changes a reply that arrives.
     fn alter(&self, _: &Passage, _: &mut Reply) {}
+
+    /// Changes replies to an order when all that arrive are there, in the order of the clients.
+    fn conspire(&self, _: &Occasion, _: &mut [Told]) {}
+
+    /// Whether it wants them together.
+    fn conspires(&self) -> bool {
+        false
+    }
 
     /// Whether it changes replies, so that sums must be made of single ones.
     fn alters(&self) -> bool;
@@ -45,6 +68,15 @@ impl Transforms {
 
     pub(crate) fn alter(&self, passage: &Passage, reply: &mut Reply) {
         self.of(passage.phase).iter().for_each(|transform| transform.alter(passage, reply));
+    }
+
+    pub(crate) fn conspire(&self, occasion: &Occasion, told: &mut [Told]) {
+        self.of(occasion.phase).iter().for_each(|transform| transform.conspire(occasion, told));
+    }
+
+    /// Whether replies to an ask of this phase must be held back until all are there.
+    pub(super) fn conspire_in(&self, phase: Phase) -> bool {
+        self.of(phase).iter().any(|transform| transform.conspires())
     }
 
     pub(super) fn alter_answers(&self) -> bool {

@@ -51,7 +51,7 @@ impl MethodSettings for ApflSettings {
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let shares = vec![self.share; setup.rows.len()];
         let state = State { models: PersonalModels::over(&setup)?, shares };
-        Ok(Box::new(Apfl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(Apfl { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 
@@ -74,7 +74,7 @@ impl Method for Apfl {
         let State { models: PersonalModels { base, stamps }, shares } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
-        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let gather = self.trainer.gather(By::All, self.settings.weight);
         let mut ask = Ask::new(Phase::Train, base.models.clone(), gather);
         let orders = base.order_by(&asked, stamps, &mut ask, |model, stamp| Interpolate {
             model,
@@ -85,7 +85,7 @@ impl Method for Apfl {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        base.average(&answers, &orders, room);
+        base.average((&self.trainer, self.settings.weight), &answers, &orders, room);
         for &(_, order) in &orders {
             let answer = answers.of(order);
             answer.each().for_each(|(client, answer)| shares[client as usize] = answer.share);

@@ -39,6 +39,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -73,7 +75,8 @@ impl MethodSettings for CflGpSettings {
         let collected = (0..count).map(|_| Collected::none(clients)).collect();
         let clusters = ClusterModels::new(Assignment::none(count, clients), setup.random_models(count)?);
         let state = State { clusters, collected, looked: 0, found: false };
-        Ok(Box::new(CflGp { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let trainer = self.training.clone().trainer(&setup).aggregating(&self.aggregating);
+        Ok(Box::new(CflGp { trainer, settings: self, state }))
     }
 }
 

@@ -67,7 +67,7 @@ impl MethodSettings for DittoSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
-        Ok(Box::new(Ditto { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(Ditto { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 
@@ -83,7 +83,7 @@ impl Method for Ditto {
         let DittoSettings { pull: strength, own_steps, own_epochs, weight, .. } = self.settings;
         let PersonalModels { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
-        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), self.trainer.gather(By::All, weight));
         let common = self.trainer.plan(room.round());
         let own = self.trainer.with_draws("own").plan(room.round());
         let amount = amount(own_steps, own_epochs).unwrap_or(own.amount);
@@ -96,7 +96,7 @@ impl Method for Ditto {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &averaged))?;
-        base.average(&answers, &averaged, room);
+        base.average((&self.trainer, weight), &answers, &averaged, room);
         note_stamps(&answers, stamps);
         Ok(base.progress(loss, self.trainer.is_last(room)))
     }

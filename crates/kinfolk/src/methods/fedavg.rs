@@ -20,6 +20,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -42,7 +44,11 @@ impl MethodSettings for FedAvgSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
-        Ok(Box::new(FedAvg { weight: self.weight, model, trainer: self.training.trainer(&setup) }))
+        Ok(Box::new(FedAvg {
+            weight: self.weight,
+            model,
+            trainer: self.training.trainer(&setup).aggregating(&self.aggregating),
+        }))
     }
 }
 
@@ -55,14 +61,14 @@ struct FedAvg {
 
 impl Method for FedAvg {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let gather = Gather::Sum { by: By::All, weight: self.weight };
+        let gather = self.trainer.gather(By::All, self.weight);
         let mut ask = Ask::new(Phase::Train, vec![self.model.clone()], gather);
         let train = Train::from_model(0, self.trainer.plan(room.round()));
         let order = ask.order(self.trainer.participants(room.round(), room), train);
         let answers = room.ask(&ask)?;
-        let trained = answers.of(order);
-        self.model = mean_model(&self.model, &trained.sums[0], room.unchanged(answers.absent()));
-        Ok(Progress::of(room.check_loss(&trained.losses())?, self.trainer.is_last(room)))
+        let sums = self.trainer.sums(self.weight, &ask.models, &answers, &[(0, order)]);
+        self.model = mean_model(&self.model, &sums[0], room.unchanged(answers.absent()));
+        Ok(Progress::of(room.check_loss(&answers.of(order).losses())?, self.trainer.is_last(room)))
     }
 
     fn planned_rounds(&self) -> usize {

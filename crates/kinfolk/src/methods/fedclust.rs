@@ -27,6 +27,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -59,7 +61,7 @@ impl MethodSettings for FedClustSettings {
         Ok(Box::new(FedClust {
             start: setup.common_start()?,
             last_layer: setup.model.layout().last_layer(),
-            trainer: self.training.clone().trainer(&setup),
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
             settings: self,
             state: State { clusters, layers: Vec::new(), joined_at: 0.0 },
         }))

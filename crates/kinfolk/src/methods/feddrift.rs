@@ -32,6 +32,8 @@ settings! {
         most: usize [1..=1000] = 20,
         /// how clients train; the rounds are divided among the times
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 
     fn check(&self, check: &mut Check) {
@@ -79,7 +81,8 @@ impl MethodSettings for FedDriftSettings {
         setup.want_room_for_models("most", self.most)?;
         let state = State { models: vec![setup.common_start()?], of: vec![Vec::new(); clients], drifts: 0, merges: 0 };
         let start = setup.random_models(1)?.remove(0);
-        Ok(Box::new(FedDrift { start, trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        let trainer = self.training.clone().trainer(&setup).aggregating(&self.aggregating);
+        Ok(Box::new(FedDrift { start, trainer, settings: self, state }))
     }
 }
 
@@ -210,7 +213,7 @@ impl FedDrift {
 
     /// Line 6.
     fn train(&mut self, room: &mut Room) -> Result<Option<f64>> {
-        let gather = Gather::Sum { by: By::All, weight: Weight::Uniform };
+        let gather = self.trainer.gather(By::All, Weight::Uniform);
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), gather);
         let asked = self.trainer.participants(room.round(), room);
         let times = self.state.of.first().map_or(0, Vec::len);
@@ -231,10 +234,7 @@ impl FedDrift {
         let answers = room.ask(&ask)?;
         let told = answers.losses(orders.iter().map(|(_, order)| order));
         let loss = room.check_loss(&told)?;
-        let mut sums = vec![Sum::default(); self.state.models.len()];
-        for &(model, order) in &orders {
-            answers.of(order).sums().iter().for_each(|sum| sums[model].merge(sum));
-        }
+        let sums = self.trainer.sums(Weight::Uniform, &self.state.models, &answers, &orders);
         for (model, sum) in self.state.models.iter_mut().zip(&sums) {
             *model = mean_model(model, sum, 0);
         }

@@ -35,6 +35,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 
     fn check(&self, check: &mut Check) {
@@ -70,7 +72,7 @@ impl MethodSettings for FedGroupSettings {
         let groups = ClusterModels::new(Assignment::none(self.clusters, setup.rows.len()), Vec::new());
         Ok(Box::new(FedGroup {
             start: setup.common_start()?,
-            trainer: self.training.clone().trainer(&setup),
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
             settings: self,
             state: State { groups, directions: Vec::new() },
         }))

@@ -40,6 +40,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -68,7 +70,11 @@ impl MethodSettings for FedOptSettings {
             step: self.server_step.given(),
             model,
         };
-        Ok(Box::new(FedOpt { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(FedOpt {
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
+            settings: self,
+            state,
+        }))
     }
 }
 
@@ -107,15 +113,15 @@ impl FedOptSettings {
 
 impl Method for FedOpt {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let gather = self.trainer.gather(By::All, self.settings.weight);
         let State { model, first, second, step } = &mut self.state;
         let mut ask = Ask::new(Phase::Train, vec![model.clone()], gather);
         let train = Train::from_model(0, self.trainer.plan(room.round()));
         let order = ask.order(self.trainer.participants(room.round(), room), train);
         let answers = room.ask(&ask)?;
-        let trained = answers.of(order);
-        if trained.sums[0].count > 0 {
-            let mean = mean_model(model, &trained.sums[0], room.unchanged(answers.absent()));
+        let sums = self.trainer.sums(self.settings.weight, &ask.models, &answers, &[(0, order)]);
+        if sums[0].count > 0 {
+            let mean = mean_model(model, &sums[0], room.unchanged(answers.absent()));
             let changes: Vec<f64> = mean.iter().zip(&**model).map(|(mean, own)| mean - own).collect();
             let moments = changes.iter().zip(first.iter_mut().zip(second));
             let steps: Vec<f64> = moments.map(|(&change, (m, v))| self.settings.step(change, m, v)).collect();
@@ -125,7 +131,7 @@ impl Method for FedOpt {
                 add_scaled(Arc::make_mut(model).as_mut_slice(), length, &steps);
             }
         }
-        Ok(Progress::of(room.check_loss(&trained.losses())?, self.trainer.is_last(room)))
+        Ok(Progress::of(room.check_loss(&answers.of(order).losses())?, self.trainer.is_last(room)))
     }
 
     fn planned_rounds(&self) -> usize {

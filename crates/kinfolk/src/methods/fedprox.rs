@@ -44,7 +44,7 @@ impl MethodSettings for FedProxSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let base = ClusterModels::over(&setup)?;
-        Ok(Box::new(FedProx { trainer: self.layer.training.clone().trainer(&setup), settings: self, base }))
+        Ok(Box::new(FedProx { trainer: self.layer.trainer(&setup), settings: self, base }))
     }
 }
 

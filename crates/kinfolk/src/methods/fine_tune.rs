@@ -57,7 +57,7 @@ impl MethodSettings for FineTuneSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = State { models: PersonalModels::over(&setup)?, averaged: false, tuned: false };
-        Ok(Box::new(FineTuned { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(FineTuned { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 

@@ -35,6 +35,7 @@ use crate::privacy::rows::Exposure;
 use crate::rng::Key;
 use crate::settings::{Auto, Check, Declared, Field, Kind, Setting, Settings, choices, settings, unknown_name};
 use crate::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample, Terms};
+use parts::aggregating::Aggregating;
 use parts::averaging::{absent_from, finite_vectors, mean_model};
 use parts::checkpoint::{keep_state, restore, save};
 use parts::solving::Solving;
@@ -152,9 +153,20 @@ impl MethodKind {
             particular: S::PARTICULAR,
             exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
             discloses: |settings, ability| {
-                S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability))
+                let mut all = S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability));
+                // Only means are made of sums.
+                if Aggregating::read(settings).is_some_and(|aggregating| !aggregating.is_plain()) {
+                    let of_rounds = all.iter_mut().filter(|disclosure| disclosure.phase == Phase::Train);
+                    of_rounds.for_each(|disclosure| disclosure.told = Told::Single);
+                }
+                all
             },
-            wants_single: |settings| S::read(settings).map_or(S::WANTS_SINGLE, |settings| settings.wants_single()),
+            wants_single: |settings| {
+                if Aggregating::read(settings).is_some_and(|aggregating| !aggregating.is_plain()) {
+                    return Some("only a plain mean is made of sums: aggregate, mix_first and most_weight go by single updates");
+                }
+                S::read(settings).map_or(S::WANTS_SINGLE, |settings| settings.wants_single())
+            },
             check: S::check_section,
             build: |setup| S::of(setup.settings).build(setup),
         }
@@ -272,6 +284,7 @@ pub mod options {
     pub use super::mixtures::{CommonOrder, OwnFits, StartCovariance, StepRule, Until};
     pub use super::odcl::{Lambda, Pulling};
     pub use super::pacfl::Angles;
+    pub use super::parts::aggregating::{Aggregating, MixFirst, Rule};
     pub use super::parts::averaging::Averaging;
     pub use super::parts::linkage::JoinUntil;
     pub use super::parts::one_shot::{BottomUp, Compare, DistanceBy, GroupsBy, LambdaRule};

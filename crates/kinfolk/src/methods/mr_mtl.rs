@@ -45,7 +45,7 @@ impl MethodSettings for MrMtlSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
-        Ok(Box::new(MrMtl { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(MrMtl { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 
@@ -62,7 +62,7 @@ impl Method for MrMtl {
         let PersonalModels { base, stamps } = &mut self.state;
         let asked = self.trainer.participants(room.round(), room);
         let plan = self.trainer.plan(room.round());
-        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), self.trainer.gather(By::All, weight));
         let orders = base.order_by(&asked, stamps, &mut ask, |cluster, stamp| {
             let mut plan = plan.clone();
             plan.terms.pulls.push(Pull { centre: cluster, strength });
@@ -71,7 +71,7 @@ impl Method for MrMtl {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        base.average(&answers, &orders, room);
+        base.average((&self.trainer, weight), &answers, &orders, room);
         note_stamps(&answers, stamps);
         Ok(base.progress(loss, self.trainer.is_last(room)))
     }

@@ -14,6 +14,8 @@ settings! {
     pub struct NaiveAverageSettings {
         /// how a client finds a model of its own
         solving: Solving,
+        /// how what clients send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -33,6 +35,7 @@ impl MethodSettings for NaiveAverageSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        Ok(Box::new(ClusterMeans::of_all(setup.rows.len(), self.solving.solve(&setup)?)))
+        let solve = self.solving.solve(&setup)?;
+        Ok(Box::new(ClusterMeans::of_all(setup.rows.len(), solve, &self.aggregating, &setup.key)))
     }
 }

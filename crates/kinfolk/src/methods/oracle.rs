@@ -18,6 +18,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -42,7 +44,11 @@ impl MethodSettings for OracleSettings {
         let clusters = setup.true_clusters()?;
         let models = setup.random_models(clusters.clusters())?;
         let base = ClusterModels::new(clusters, models);
-        Ok(Box::new(Oracle { weight: self.weight, base, trainer: self.training.trainer(&setup) }))
+        Ok(Box::new(Oracle {
+            weight: self.weight,
+            base,
+            trainer: self.training.trainer(&setup).aggregating(&self.aggregating),
+        }))
     }
 }
 

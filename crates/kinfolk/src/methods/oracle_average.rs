@@ -14,6 +14,8 @@ settings! {
     pub struct OracleAverageSettings {
         /// how a client finds a model of its own
         solving: Solving,
+        /// how what clients send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -34,6 +36,7 @@ impl MethodSettings for OracleAverageSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        Ok(Box::new(ClusterMeans::inside(setup.true_clusters()?, self.solving.solve(&setup)?)))
+        let (clusters, solve) = (setup.true_clusters()?, self.solving.solve(&setup)?);
+        Ok(Box::new(ClusterMeans::inside(clusters, solve, &self.aggregating, &setup.key)))
     }
 }

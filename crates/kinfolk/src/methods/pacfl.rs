@@ -38,6 +38,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -76,7 +78,7 @@ impl MethodSettings for PacflSettings {
         Ok(Box::new(Pacfl {
             start: setup.common_start()?,
             columns: setup.model.columns(),
-            trainer: self.training.clone().trainer(&setup),
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
             settings: self,
             state: State {
                 clusters: ClusterModels::new(Assignment::none(0, clients), Vec::new()),

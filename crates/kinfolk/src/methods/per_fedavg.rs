@@ -61,7 +61,7 @@ impl MethodSettings for PerFedAvgSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = State { models: PersonalModels::over(&setup)?, tuned: false };
-        Ok(Box::new(PerFedAvg { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(PerFedAvg { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 
@@ -109,7 +109,7 @@ impl Method for PerFedAvg {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let round = room.round();
         let asked = self.trainer.participants(round, room);
-        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let gather = self.trainer.gather(By::All, self.settings.weight);
         let mut ask = Ask::new(Phase::Train, self.state.models.base.models.clone(), gather);
         let difference = (self.settings.hessian == Hessian::Difference).then_some(1e-3);
         let orders = self.state.models.base.order(&asked, &mut ask, |model| MetaTrain {
@@ -120,7 +120,8 @@ impl Method for PerFedAvg {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        self.state.models.base.average(&answers, &orders, room);
+        let how = (&self.trainer, self.settings.weight);
+        self.state.models.base.average(how, &answers, &orders, room);
         let finished = self.trainer.is_last(room);
         if finished {
             self.tune(room)?;

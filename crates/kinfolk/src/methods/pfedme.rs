@@ -54,7 +54,7 @@ impl MethodSettings for PfedMeSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let state = PersonalModels::over(&setup)?;
-        Ok(Box::new(PfedMe { trainer: self.layer.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(PfedMe { trainer: self.layer.trainer(&setup), settings: self, state }))
     }
 }
 
@@ -74,7 +74,7 @@ impl Method for PfedMe {
         // Steps of η·λ above 1 go beyond θ, and steps of more than 2/λ towards it do not come to rest.
         let strength = self.settings.pull.given().unwrap_or_else(|| f64::min(15.0, 0.5 / plan.step));
         let inner_step = inner_step.unwrap_or_else(|| plan.step / (1.0 + plan.step * strength));
-        let mut ask = Ask::new(Phase::Train, base.models.clone(), Gather::Sum { by: By::All, weight });
+        let mut ask = Ask::new(Phase::Train, base.models.clone(), self.trainer.gather(By::All, weight));
         let orders = base.order(&asked, &mut ask, |model| TrainNearby {
             model,
             plan: plan.clone(),
@@ -85,7 +85,7 @@ impl Method for PfedMe {
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
         let before = base.models.clone();
-        base.average(&answers, &orders, room);
+        base.average((&self.trainer, weight), &answers, &orders, room);
         for (model, before) in base.models.iter_mut().zip(&before) {
             let moved = model.iter().zip(&**before).map(|(mean, old)| old + server_step * (mean - old));
             *model = Arc::new(moved.collect());

@@ -11,7 +11,7 @@
 //!
 //! It is the paper's second option for c_i. Differences from the paper: `weight = "rows"` weighs the y_i by rows.
 
-use super::parts::cluster_models::note_stamps;
+use super::parts::cluster_models::{losses, note_stamps};
 use super::parts::training::plain_steps_only;
 use super::*;
 use crate::federation::work::TrainCorrected;
@@ -25,6 +25,8 @@ settings! {
         weight: Weight = "uniform",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 
     fn check(&self, check: &mut Check) {
@@ -52,7 +54,11 @@ impl MethodSettings for ScaffoldSettings {
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let model = setup.common_start()?;
         let state = State { control: Arc::new(vec![0.0; model.len()]), model, stamps: vec![0; setup.rows.len()] };
-        Ok(Box::new(Scaffold { trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(Scaffold {
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
+            settings: self,
+            state,
+        }))
     }
 }
 
@@ -77,19 +83,20 @@ impl Method for Scaffold {
         let State { model, control, stamps } = &mut self.state;
         let (clients, width) = (stamps.len(), model.len());
         let asked = self.trainer.participants(room.round(), room);
-        let gather = Gather::Sum { by: By::All, weight: self.settings.weight };
+        let gather = self.trainer.gather(By::All, self.settings.weight);
         let mut ask = Ask::new(Phase::Train, vec![model.clone(), control.clone()], gather);
         let plan = self.trainer.plan(room.round());
         let members = (0..clients as u32).filter(|&client| asked.contains(client));
         let mut orders = Vec::new();
         for (stamp, to) in Recipients::by_stamp(members, stamps) {
             let stamp = (stamp > 0).then_some(stamp);
-            orders.push(ask.order(to, TrainCorrected { model: 0, control: 1, stamp, plan: plan.clone() }));
+            orders.push((0, ask.order(to, TrainCorrected { model: 0, control: 1, stamp, plan: plan.clone() })));
         }
         let answers = room.ask(&ask)?;
-        let loss = room.check_loss(&answers.losses(&orders))?;
-        let mut sum = Sum::default();
-        answers.orders.iter().flat_map(|order| &order.sums).for_each(|other| sum.merge(other));
+        let loss = room.check_loss(&losses(&answers, &orders))?;
+        // Behind its model a client sends the change of its control.
+        let still = Arc::new([&model[..], &vec![0.0; width]].concat());
+        let sum = self.trainer.sums(self.settings.weight, &[still], &answers, &orders).swap_remove(0);
         if let Some(mean) = sum.mean() {
             let unchanged = room.unchanged(answers.absent()) as f64;
             let share = sum.count as f64 / (sum.count as f64 + unchanged);

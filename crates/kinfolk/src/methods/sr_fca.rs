@@ -21,6 +21,7 @@
 //! - λ can be left out (`parts/one_shot.rs`).
 //! - line 3 begins at the mean of the members' w_i, and from the second REFINE on at ω_c as it is: what clients have learnt is
 //!   not thrown away, and with the right clusters a fresh start is only another draw. `warm = false` begins at w_0 each time.
+//! - `aggregate` puts another rule in place of line 5.
 //! - the size in line 8 counts clients after merging; the paper's text would count clusters.
 //! - a client without a w_i (it was silent, or diverged) is placed by f_i(ω_c) alone. One that diverged, or whose w_i is
 //!   beyond all others, is served by its cluster; it is not asked to train in it, and its losses are not the cluster's.
@@ -28,11 +29,13 @@
 //! - `groups_by = "pivots"` is what the authors' program does in place of connected components.
 //! - where no cluster forms at all, every client keeps its own model, and the run ends.
 
+use super::parts::aggregating::Rule;
 use super::parts::averaging::{Averaging, plain_mean};
+use super::parts::cluster_models::losses;
 use super::parts::one_shot::{BottomUp, FirstClusters, OneShot};
 use super::room::diverged;
 use super::*;
-use crate::aggregate::{trimmed, trimmed_mean};
+use crate::aggregate::robust::{trimmed, trimmed_mean};
 use crate::clustering::threshold::Distances;
 use crate::federation::work::{Gradient, Losses};
 use crate::models::first_smallest;
@@ -44,6 +47,7 @@ settings! {
         /// how often to refine, each time for all rounds
         refinements: usize [1..=1 << 16] = 2,
         /// share of the members left out at each end of every coordinate
+        #[only_with(aggregate = "mean")]
         trim: f64 [0.0..0.5] = 0.15,
         /// what members send: a model after local steps, or a gradient
         averaging: Averaging = "models",
@@ -51,6 +55,8 @@ settings! {
         warm: bool = true,
         /// how clusters are built from single clients
         bottom_up: BottomUp,
+        /// what becomes of what members send in place of line 5
+        aggregating: Aggregating,
     }
 
     fn check(&self, check: &mut Check) {
@@ -86,13 +92,15 @@ impl MethodSettings for SrFcaSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
+        let mut one_shot = OneShot::new(&setup, self.bottom_up)?;
+        one_shot.trainer.aggregating = self.aggregating;
         Ok(Box::new(SrFca {
             start: setup.common_start()?,
             refinements: self.refinements,
             trim: self.trim,
             gradients: self.averaging == Averaging::Gradients,
             warm: self.warm,
-            one_shot: OneShot::new(&setup, self.bottom_up)?,
+            one_shot,
             state: State { clusters: Assignment::none(0, setup.rows.len()), ..State::default() },
         }))
     }
@@ -160,31 +168,38 @@ impl SrFca {
             members
         };
         let members: Vec<Vec<u32>> = (0..self.state.models.len()).map(members).collect();
-        let robust = members.iter().any(|members| trimmed(self.trim, members.len()) > 0);
-        let gather = if robust { Gather::Each } else { Gather::Sum { by: By::All, weight: Weight::Uniform } };
+        let trims = self.trainer().aggregating.aggregate == Rule::Mean
+            && members.iter().any(|members| trimmed(self.trim, members.len()) > 0);
+        let gather = if trims { Gather::Each } else { self.trainer().gather(By::All, Weight::Uniform) };
         let mut ask = Ask::new(Phase::Train, self.state.models.clone(), gather);
         let order = |(cluster, members): (usize, Vec<u32>)| {
             let to = Recipients::list(members);
-            match self.gradients {
+            let order = match self.gradients {
                 true => ask.order(to, Gradient { of: cluster, sample: self.trainer().sample(round) }),
                 false => ask.order(to, Train::from_model(cluster, self.trainer().plan(round))),
-            }
+            };
+            (cluster, order)
         };
         let orders: Vec<_> = members.into_iter().enumerate().map(order).collect();
         let answers = room.ask(&ask)?;
-        let losses = answers.losses(&orders);
+        let losses = losses(&answers, &orders);
         // One client that loses beyond all bounds is not everybody.
         let finite: Vec<f64> = losses.iter().copied().filter(|loss| loss.is_finite()).collect();
         if finite.is_empty() && !losses.is_empty() {
             return Err(diverged(room.round()));
         }
         let loss = room.check_loss(&finite)?;
+        let before = match self.gradients {
+            true => vec![Arc::new(vec![0.0; self.start.len()]); self.state.models.len()],
+            false => self.state.models.clone(),
+        };
+        let sums = self.trainer().sums(Weight::Uniform, &before, &answers, &orders);
         for (cluster, order) in answers.orders.iter().enumerate() {
             let unchanged = room.unchanged(absent_from(cluster, &self.state.clusters, &answers));
             let old = &self.state.models[cluster];
-            let model = match robust {
+            let model = match trims {
                 true => self.trimmed(old, order, unchanged, round),
-                false => self.plain(old, &order.sums[0], unchanged, round),
+                false => self.plain(old, &sums[cluster], unchanged, round),
             };
             if !model.iter().all(|value| value.is_finite()) {
                 return Err(diverged(room.round()));
@@ -213,7 +228,7 @@ impl SrFca {
         if vectors.is_empty() {
             return old.clone();
         }
-        let mean = trimmed_mean(&vectors, self.trim);
+        let mean = trimmed_mean(&vectors, trimmed(self.trim, vectors.len()));
         if !self.gradients {
             return Arc::new(mean);
         }

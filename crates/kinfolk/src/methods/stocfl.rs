@@ -27,6 +27,8 @@ settings! {
         weight: Weight = "rows",
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -61,7 +63,12 @@ impl MethodSettings for StoCflSettings {
             clusters: ClusterModels::new(Assignment::none(0, setup.rows.len()), Vec::new()),
             gradients: Vec::new(),
         };
-        Ok(Box::new(StoCfl { anchor, trainer: self.training.clone().trainer(&setup), settings: self, state }))
+        Ok(Box::new(StoCfl {
+            anchor,
+            trainer: self.training.clone().trainer(&setup).aggregating(&self.aggregating),
+            settings: self,
+            state,
+        }))
     }
 }
 
@@ -175,7 +182,7 @@ impl Method for StoCfl {
         let State { global, clusters, .. } = &mut self.state;
         let count = clusters.models.len();
         let models = clusters.models.iter().chain([&*global]).cloned().collect();
-        let mut ask = Ask::new(Phase::Train, models, Gather::Sum { by: By::All, weight });
+        let mut ask = Ask::new(Phase::Train, models, self.trainer.gather(By::All, weight));
         let everybody = ask.order(asked.clone(), Train::from_model(count, self.trainer.plan(room.round())));
         let plan = self.trainer.with_draws("clusters").plan(room.round());
         let orders = clusters.order(&asked, &mut ask, |cluster| {
@@ -186,8 +193,9 @@ impl Method for StoCfl {
         let answers = room.ask(&ask)?;
         let trained = if orders.is_empty() { answers.of(everybody).losses() } else { losses(&answers, &orders) };
         let loss = room.check_loss(&trained)?;
-        clusters.average(&answers, &orders, room);
-        *global = mean_model(global, &answers.of(everybody).sums[0], room.unchanged(answers.missing.len()));
+        clusters.average((&self.trainer, weight), &answers, &orders, room);
+        let sums = self.trainer.sums(weight, std::slice::from_ref(global), &answers, &[(0, everybody)]);
+        *global = mean_model(global, &sums[0], room.unchanged(answers.missing.len()));
         let finished = self.trainer.is_last(room);
         Ok(Progress { switched: Some(merged), ..self.state.clusters.progress(loss, finished) })
     }

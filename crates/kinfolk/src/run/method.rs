@@ -310,10 +310,12 @@ impl OngoingMethod<'_> {
         mut act: impl FnMut(&dyn Finding, &mut Context, &mut MethodRecord) -> Result<()>,
     ) -> Result<()> {
         let MethodRun { experiment, entry, seed, data, findings, .. } = *self.run;
+        let attackers = faults::attackers(&experiment.faults, seed, &data.population.clients);
         let mut context = Context {
             label: &entry.label,
             seed,
             population: &data.population,
+            attackers: &attackers,
             schema: &data.schema,
             model: &*data.model,
             metric: data.metric,

@@ -6,6 +6,7 @@ use crate::data::Population;
 use crate::experiment::{Disclosure, Sums};
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::engines::remote::{Line, Met};
+use crate::federation::faults;
 use crate::federation::wire::{self, DataOrder, write_settings};
 use crate::settings::Field;
 
@@ -59,8 +60,9 @@ impl InProcess {
 
 impl Venue for InProcess {
     fn open(&mut self, experiment: &Experiment, seed: u64, _: Option<&[u8]>) -> Result<Meeting> {
-        let population = self.pool.install(|| (self.populate)(experiment, seed))?;
+        let mut population = self.pool.install(|| (self.populate)(experiment, seed))?;
         population.check()?;
+        faults::poison(&experiment.faults, seed, &mut population.clients)?;
         let engine = |clients| {
             let engine = LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
             if experiment.privacy.sums == Disclosure::Sealed {

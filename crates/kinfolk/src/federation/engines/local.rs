@@ -337,20 +337,29 @@ impl Federation for LocalFederation {
         let sums = if are_single { vec![None; ask.orders.len()] } else { gatherer.sum_orders() };
         let mut summation = Summation::new(ask, &*model, &rows, &sums)?;
         let Self { host, server, infos, stop, .. } = self;
-        let stamp = server.asked;
+        let (stamp, holds_back) = (server.asked, server.holds_back(ask));
+        let mut held = Vec::new();
         let left =
             Self::compute(host, stop, (ask, models, absences), summing, &mut |order, computed| match computed {
                 Computed::Sums(clients, reduced) => gatherer.take_sums(order, clients, reduced),
                 Computed::Single(client, found) => {
                     let mut reply = Reply::of(rows[client as usize], found, ask.orders[order].work.tells_choice());
                     server.transform(ask, models, order, &infos[client as usize].id, &mut reply);
+                    if holds_back {
+                        return held.push((order, client, reply));
+                    }
                     summation.take(order, client, reply).into_iter().for_each(|it| gatherer.take(order, client, it));
                 }
             })?;
         self.answer((ask, stamp, false), models, (index, absences, &left), |order, client, reply| {
+            if holds_back {
+                return held.extend(reply.ok().map(|reply| (order, client, reply)));
+            }
             let single = reply.ok().and_then(|reply| summation.take(order, client, reply));
             single.into_iter().for_each(|reply| gatherer.take(order, client, reply));
         })?;
+        let together = (ask, &models[..], &self.infos[..]);
+        self.server.transform_together(together, held, |order, client, reply| gatherer.take(order, client, reply));
         for (order, summed) in summation.finish() {
             gatherer.take_summed(order, &summed, Some);
         }

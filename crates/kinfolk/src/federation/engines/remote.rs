@@ -725,6 +725,7 @@ impl Federation for RemoteFederation {
         let errands = shared.errands(ask, &exchange.absences, &sums, 2);
         let (replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
         let mut replies = replies.into_iter().peekable();
+        let (holds_back, mut held) = (self.server.holds_back(ask), Vec::new());
         let mut in_sums: HashSet<(u32, u32)> = HashSet::new();
         for sums in &machine_sums {
             in_sums.extend(sums.heard().map(|client| (client, sums.order as u32)));
@@ -741,13 +742,19 @@ impl Federation for RemoteFederation {
                 unanswered.retain(|other| *other != order);
                 let order = order as usize;
                 self.server.transform(ask, &exchange.models, order, &info.id, &mut reply);
-                exchange.gatherer.take(order, client, reply);
+                match holds_back {
+                    true => held.push((order, client, reply)),
+                    false => exchange.gatherer.take(order, client, reply),
+                }
             }
             if !unanswered.is_empty() {
                 exchange.gatherer.missing(client, Absence::Silent);
             }
             unanswered.into_iter().for_each(|order| exchange.sent[order as usize] -= 1);
         }
+        let Exchange { models, gatherer, .. } = &mut exchange;
+        let together = (ask, &models[..], &shared.infos[..]);
+        self.server.transform_together(together, held, |order, client, reply| gatherer.take(order, client, reply));
         let to_remove = exchange.gatherer.judge();
         if !to_remove.is_empty() {
             self.take_out(ask, &to_remove, (&sums, &machine_sums), &mut exchange)?;

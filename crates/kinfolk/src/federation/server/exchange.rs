@@ -4,7 +4,7 @@ use super::gather::{Addition, Gatherer};
 use super::ledger::Ledger;
 use super::meter::Meter;
 use crate::error::Result;
-use crate::federation::transforms::{Passage, Transforms};
+use crate::federation::transforms::{Occasion, Passage, Told, Transforms};
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, OrderIndex, Phase};
 use crate::models::Model;
@@ -73,6 +73,36 @@ impl Server {
     pub fn transform(&self, ask: &Ask, models: &[Vec<f64>], order: usize, client: &str, reply: &mut Reply) {
         let base = ask.orders[order].work.base(reply).and_then(|model| models.get(model)).map(Vec::as_slice);
         self.transforms.alter(&Passage { stamp: self.asked, phase: ask.phase, client, base }, reply);
+    }
+
+    /// Whether replies to an ask are held back, to be transformed together.
+    pub fn holds_back(&self, ask: &Ask) -> bool {
+        self.transforms.conspire_in(ask.phase)
+    }
+
+    /// Has the list of transforms act on all replies to an ask, by order and client, and hands them over in that order.
+    pub fn transform_together(
+        &self,
+        (ask, models, infos): (&Ask, &[Vec<f64>], &[ClientInfo]),
+        mut held: Vec<(usize, u32, Reply)>,
+        mut take: impl FnMut(usize, u32, Reply),
+    ) {
+        held.sort_by_key(|&(order, client, _)| (order, client));
+        let model = |index: usize| models.get(index).map(Vec::as_slice);
+        for replies in held.chunk_by_mut(|one, other| one.0 == other.0) {
+            let work = &ask.orders[replies[0].0].work;
+            let candidates = match work.tells_choice() {
+                true => work.needs().models.iter().filter_map(|&index| model(index)).collect(),
+                false => Vec::new(),
+            };
+            let told = replies.iter_mut().map(|(_, client, reply)| {
+                let base = work.base(reply).and_then(model);
+                Told { client: &infos[*client as usize].id, base, reply }
+            });
+            let mut told: Vec<Told> = told.collect();
+            self.transforms.conspire(&Occasion { phase: ask.phase, candidates }, &mut told);
+        }
+        held.into_iter().for_each(|(order, client, reply)| take(order, client, reply));
     }
 
     /// Records absences and traffic, and returns the answers.

@@ -382,13 +382,57 @@ impl<'a> Gatherer<'a> {
         }
     }
 
+    /// Records whose updates are, number by number, those of others to the same order.
+    fn look_for_copies(&mut self) {
+        if self.ask.phase != Phase::Train {
+            return;
+        }
+        let mut same: BTreeMap<(usize, Option<u32>, u64), Vec<u32>> = BTreeMap::new();
+        for Waiting { order, client, reply, .. } in &self.waiting {
+            let vector = reply.vector.as_ref().filter(|it| it.len() >= FEWEST_UPDATES.1);
+            let work = &self.ask.orders[*order].work;
+            if let Some(vector) = vector.filter(|_| is_update(work)) {
+                let base = work.base(reply).map(|model| &self.ask.models[model]);
+                // Who does not move at all is not suspicious.
+                if base.is_none_or(|base| **base != *vector) && vector.iter().any(|value| *value != 0.0) {
+                    let place = (*order, reply.counts.first().copied(), digest(vector));
+                    same.entry(place).or_default().push(*client);
+                }
+            }
+        }
+        for clients in same.values().filter(|clients| clients.len() > 1) {
+            let copies = &mut self.ledger.copies;
+            copies.most = copies.most.max(clients.len());
+            clients.iter().for_each(|&client| *copies.clients.entry(client).or_default() += 1);
+        }
+    }
+
+    /// The median length of the updates among the waiting replies to each order, where enough can be compared.
+    fn usual_updates(&self) -> Vec<Option<f64>> {
+        let mut lengths = vec![Vec::new(); self.sizes.len()];
+        for waiting in &self.waiting {
+            lengths[waiting.order].extend(self.update_length(waiting));
+        }
+        let usual = |lengths: &Vec<f64>| finite_median(lengths.iter().copied()).filter(|_| lengths.len() >= PEERS);
+        lengths.iter().map(usual).collect()
+    }
+
+    /// How far a trained model is from the one that it began from.
+    fn update_length(&self, Waiting { order, reply, .. }: &Waiting) -> Option<f64> {
+        let base = self.ask.models.get(self.ask.orders[*order].work.base(reply)?)?;
+        reply.vector.as_ref().filter(|vector| vector.len() == base.len()).map(|vector| distance(vector, base))
+    }
+
     /// Checks the waiting replies against each other, and adds up the sound ones.
     fn settle(&mut self) {
         self.look_for_opposed();
+        self.look_for_copies();
+        let usual_updates = self.usual_updates();
         let peers = self.peers();
         for waiting in std::mem::take(&mut self.waiting) {
             let Waiting { order, client, size, is_summed, .. } = waiting;
-            match self.out_of_place(order, size, peers[order]) {
+            let too_long = self.too_long(&waiting, usual_updates[order]);
+            match self.out_of_place(order, size, peers[order]).or(too_long) {
                 Some(what) => {
                     self.refuse(client, what);
                     self.to_remove.extend((is_summed && self.holds(order, size)).then_some((order, client)));
@@ -451,6 +495,16 @@ impl<'a> Gatherer<'a> {
         None
     }
 
+    /// What is wrong with an update that is longer than the others' by orders of magnitude, and long for its model too: near a
+    /// minimum most are next to nothing.
+    fn too_long(&self, waiting: &Waiting, usual: Option<f64>) -> Option<String> {
+        const TIMES: f64 = 1e3;
+        const MODELS: f64 = 10.0;
+        let (length, usual) = (self.update_length(waiting)?, usual?);
+        let is_far = length > TIMES * usual && length > MODELS * (1.0 + self.longest_model);
+        is_far.then(|| format!("an update of length {length:.1e}, where {usual:.1e} is usual"))
+    }
+
     fn add(&mut self, Waiting { order, client, reply, size, is_summed }: Waiting) {
         let is_work = self.ask.orders[order].work.sends(1).numbers > 0;
         self.ledger.useful += u64::from(is_work && self.ask.phase != Phase::Evaluate);
@@ -497,6 +551,11 @@ impl<'a> Gatherer<'a> {
         self.answers.missing.dedup_by_key(|missing| missing.client);
         (Answers { stamp, ..self.answers }, self.ledger)
     }
+}
+
+/// A number that stands for all bits of a vector: FNV-1a over its words.
+fn digest(vector: &[f64]) -> u64 {
+    vector.iter().fold(0xcbf2_9ce4_8422_2325, |digest, value| (digest ^ value.to_bits()).wrapping_mul(0x100_0000_01b3))
 }
 
 fn is_update(work: &Work) -> bool {

@@ -24,6 +24,7 @@ pub struct Ledger {
     /// The median size of answers, by the kind of work.
     pub(in crate::federation) usual: BTreeMap<String, Size>,
     pub(in crate::federation) opposed: Opposed,
+    pub(in crate::federation) copies: Copies,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,11 +49,16 @@ impl Opposed {
     /// Smallest share of the clients that is reported.
     const SHARE: f64 = 0.1;
 
+    /// Whether there are enough of them to be said.
+    fn stand_out(&self) -> bool {
+        self.clients.len() >= 2 && self.clients.len() as f64 >= Self::SHARE * self.among as f64
+    }
+
     fn note(&self, name: impl Fn(u32) -> String) -> Option<String> {
-        let (count, among) = (self.clients.len(), self.among);
-        if count < 2 || (count as f64) < Self::SHARE * among as f64 {
+        if !self.stand_out() {
             return None;
         }
+        let (count, among) = (self.clients.len(), self.among);
         let names: Vec<String> = self.clients.iter().map(|&client| name(client)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(format!(
@@ -60,6 +66,31 @@ impl Opposed {
              are hostile, or nothing like the others",
             few_of(&names)
         ))
+    }
+}
+
+/// Clients whose updates were, number by number, those of others to the same order: conspirators that send what they have agreed
+/// on, or clients with the same rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::federation) struct Copies {
+    /// How often each was.
+    pub clients: BTreeMap<u32, usize>,
+    /// The most that sent one and the same at once.
+    pub most: usize,
+}
+
+impl Copies {
+    fn note(&self, name: impl Fn(u32) -> String) -> Option<String> {
+        let names: Vec<String> = self.clients.keys().map(|&client| name(client)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{} clients ({}) sent the same update as another, up to {} of them at once: they conspire, or have the same rows",
+                names.len(),
+                few_of(&names),
+                self.most
+            )
+        })
     }
 }
 
@@ -80,6 +111,12 @@ impl Ledger {
         offence.count += 1;
     }
 
+    /// The clients that notes speak of.
+    pub(crate) fn suspects(&self) -> BTreeSet<u32> {
+        let opposed = self.opposed.clients.iter().filter(|_| self.opposed.stand_out());
+        opposed.chain(self.offences.keys()).chain(self.copies.clients.keys()).copied().collect()
+    }
+
     /// Who sent garbage, for the summary; one by one while they are few.
     pub(in crate::federation) fn notes(&self, infos: &[ClientInfo]) -> Vec<String> {
         let name = |client: u32| infos.get(client as usize).map_or("?", |info| info.id.as_str());
@@ -96,6 +133,7 @@ impl Ledger {
             notes.push(format!("unusable answers also came from clients {}", few_of(&others)));
         }
         notes.extend(self.opposed.note(|client| name(client).to_string()));
+        notes.extend(self.copies.note(|client| name(client).to_string()));
         notes
     }
 }

@@ -160,31 +160,33 @@ impl Ifca {
 
     /// Lines 9 and 10.
     fn step(&self, lane: &Lane, asked: usize, order: Handle<Choice>, answers: &Answers, room: &Room) -> Vec<Params> {
-        let answer = answers.of(order);
         let mut models = lane.models.clone();
+        let before =
+            if self.gradients { vec![Arc::new(vec![0.0; models[0].len()]); models.len()] } else { models.clone() };
+        let sums = self.trainer.sums_by_choice(self.weight, &before, answers, order);
         // The shared layers are those of everybody's mean.
         let mut common = lane.models[0].clone();
         let is_shared = !self.shared.is_empty();
         if self.gradients {
-            let answered = answer.answered();
+            let answered = answers.of(order).answered();
             let divisor = match self.by_participants {
                 true => (answered + room.unchanged(asked - answered)).max(1),
                 false => self.clients,
             };
             let factor = self.trainer(lane).step_in(self.state.round) / divisor as f64;
-            for (model, sum) in models.iter_mut().zip(&answer.sums) {
+            for (model, sum) in models.iter_mut().zip(&*sums) {
                 add_scaled(Arc::make_mut(model).as_mut_slice(), -factor, &sum.total);
             }
-            for sum in answer.sums.iter().filter(|_| is_shared) {
+            for sum in sums.iter().filter(|_| is_shared) {
                 add_scaled(Arc::make_mut(&mut common).as_mut_slice(), -factor, &sum.total);
             }
         } else {
             let absent = |cluster: usize| absent_from(cluster, &lane.choices, answers);
-            for (cluster, (model, sum)) in models.iter_mut().zip(&answer.sums).enumerate() {
+            for (cluster, (model, sum)) in models.iter_mut().zip(&*sums).enumerate() {
                 *model = mean_model(model, sum, room.unchanged(absent(cluster)));
             }
             let mut all = Sum::default();
-            answer.sums.iter().filter(|_| is_shared).for_each(|sum| all.merge(sum));
+            sums.iter().filter(|_| is_shared).for_each(|sum| all.merge(sum));
             common = mean_model(&common, &all, room.unchanged((0..self.clusters()).map(absent).sum()));
         }
         copy_layers(&self.shared, &common, &mut models);
@@ -215,7 +217,7 @@ impl Method for Ifca {
         let going: Vec<usize> =
             (0..self.state.lanes.len()).filter(|&l| self.state.lanes[l].status == Status::Running).collect();
         let models = going.iter().flat_map(|&lane| self.state.lanes[lane].models.iter().cloned()).collect();
-        let mut ask = Ask::new(Phase::Train, models, Gather::Sum { by: By::Choice, weight: self.weight });
+        let mut ask = Ask::new(Phase::Train, models, self.trainer.gather(By::Choice, self.weight));
         let order = |(place, &lane): (usize, &usize)| {
             ask.order(to.clone(), self.work(place * self.clusters(), &self.state.lanes[lane]))
         };

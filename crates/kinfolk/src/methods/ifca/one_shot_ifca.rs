@@ -17,6 +17,8 @@ settings! {
         weight: Weight = "uniform",
         /// how clusters are built from single clients
         bottom_up: BottomUp,
+        /// how what clients send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -39,7 +41,7 @@ impl MethodSettings for OneShotIfcaSettings {
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
         let one_shot = OneShot::new(&setup, self.bottom_up)?;
-        let ifca = Ifca::from_models(&setup, one_shot.trainer.clone(), self.weight);
+        let ifca = Ifca::from_models(&setup, one_shot.trainer.clone().aggregating(&self.aggregating), self.weight);
         Ok(Box::new(OneShotIfca { one_shot, ifca, first: None }))
     }
 }

@@ -64,6 +64,8 @@ settings! {
         resample: bool = false,
         /// the rounds, and how clients train in them
         schedule: Schedule,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 
     fn check(&self, check: &mut Check) {
@@ -161,7 +163,12 @@ impl IfcaSettings {
         }
         let optimiser = self.schedule.optimising.optimiser();
         let steps = self.step.clone().given().unwrap_or_else(|| vec![auto_step(optimiser, setup.curvature)]);
-        let trainer = Trainer { schedule: self.schedule.clone(), step: steps[0], key: setup.key.clone() };
+        let trainer = Trainer {
+            schedule: self.schedule.clone(),
+            step: steps[0],
+            aggregating: self.aggregating.clone(),
+            key: setup.key.clone(),
+        };
         let mut ifca = Ifca {
             gradients: self.averaging == Averaging::Gradients,
             by_participants: self.divisor == Divisor::Participants,

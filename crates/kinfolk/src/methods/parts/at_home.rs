@@ -46,7 +46,7 @@ impl AtHome {
         for model in &mut state.base.models {
             *model = Arc::new(shared.iter().flat_map(|range| model[range.clone()].iter().copied()).collect());
         }
-        Ok(Box::new(Self { trainer: layer.training.trainer(setup), weight, home, starts, work, state }))
+        Ok(Box::new(Self { trainer: layer.trainer(setup), weight, home, starts, work, state }))
     }
 
     /// The trainings of a round; each draws batches of its own.
@@ -91,12 +91,12 @@ impl Method for AtHome {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
         let asked = self.trainer.participants(room.round(), room);
         self.begin(&asked, room)?;
-        let gather = Gather::Sum { by: By::All, weight: self.weight };
+        let gather = self.trainer.gather(By::All, self.weight);
         let mut ask = Ask::new(Phase::Train, self.state.base.models.clone(), gather);
         let orders = self.order(&asked, &mut ask, &self.stages(&self.work.stages, "stage", room.round()), true);
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        self.state.base.average(&answers, &orders, room);
+        self.state.base.average((&self.trainer, self.weight), &answers, &orders, room);
         note_stamps(&answers, &mut self.state.stamps);
         let finished = self.trainer.is_last(room);
         if finished {

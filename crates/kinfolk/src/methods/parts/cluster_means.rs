@@ -1,31 +1,37 @@
 //! The mean of the models that clients find alone, in every cluster known beforehand, in one round.
 
 use super::super::*;
+use super::aggregating::Aggregating;
 use super::solving::Solve;
+use crate::aggregate::robust;
 
 pub struct ClusterMeans {
     solve: Solve,
     clusters: Assignment,
     /// Whether the outcome has clusters; otherwise there is one, of all clients.
     clustered: bool,
+    aggregating: Aggregating,
+    key: Key,
     models: Vec<Params>,
 }
 
 impl ClusterMeans {
     /// One mean for every cluster.
-    pub fn inside(clusters: Assignment, solve: Solve) -> Self {
-        Self { solve, clusters, clustered: true, models: Vec::new() }
+    pub fn inside(clusters: Assignment, solve: Solve, aggregating: &Aggregating, key: &Key) -> Self {
+        let (aggregating, key) = (aggregating.clone(), key.clone().word("aggregate"));
+        Self { solve, clusters, clustered: true, aggregating, key, models: Vec::new() }
     }
 
     /// One mean of all clients.
-    pub fn of_all(clients: usize, solve: Solve) -> Self {
-        Self { clustered: false, ..Self::inside(Assignment::one(clients), solve) }
+    pub fn of_all(clients: usize, solve: Solve, aggregating: &Aggregating, key: &Key) -> Self {
+        Self { clustered: false, ..Self::inside(Assignment::one(clients), solve, aggregating, key) }
     }
 }
 
 impl Method for ClusterMeans {
     fn round(&mut self, room: &mut Room) -> Result<Progress> {
-        let mut ask = Ask::new(Phase::Train, self.solve.models(), Gather::Sum { by: By::All, weight: Weight::Uniform });
+        let gather = self.aggregating.gather(By::All, Weight::Uniform);
+        let mut ask = Ask::new(Phase::Train, self.solve.models(), gather);
         let members = |cluster: usize| match self.clustered {
             true => Recipients::list(self.clusters.members(cluster)),
             false => Recipients::All,
@@ -34,8 +40,14 @@ impl Method for ClusterMeans {
         let orders: Vec<_> = clusters.map(|cluster| self.solve.order(members(cluster), &mut ask)).collect();
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&answers.losses(&orders))?;
-        for (cluster, order) in answers.orders.iter().enumerate() {
-            let sum = &order.sums[0];
+        // Minimisers are updates of no model: their medians stand for it.
+        let middle = |order: &OrderAnswers| {
+            Arc::new(robust::median(&finite_vectors(order).map(|(_, vector)| vector).collect::<Vec<_>>()))
+        };
+        let before: Vec<Params> = answers.orders.iter().map(middle).collect();
+        let orders = answers.orders.iter().enumerate();
+        let sums = self.aggregating.by_order((Weight::Uniform, &self.key), &before, orders);
+        for (cluster, sum) in sums.iter().enumerate() {
             if sum.count == 0 {
                 let message = match self.clustered {
                     true => format!("cluster {cluster}: none of its clients answered"),

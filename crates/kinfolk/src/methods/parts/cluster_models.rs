@@ -1,6 +1,7 @@
 //! A model for every cluster of clients, each cluster a federation of its own; or one model, and everybody together.
 
 use super::super::*;
+use super::aggregating::Aggregating;
 use crate::federation::Handle;
 use crate::federation::work::{Answer, HasLoss, TypedWork};
 use crate::over::Over;
@@ -12,6 +13,8 @@ settings! {
         over: Option<String>,
         /// how clients train
         training: Training,
+        /// how what they send becomes one model
+        aggregating: Aggregating,
     }
 }
 
@@ -28,6 +31,10 @@ impl Layer {
 
     pub(in crate::methods) fn needs(&self) -> Needs {
         Needs { over: self.over.clone(), ..self.training.needs() }
+    }
+
+    pub(in crate::methods) fn trainer(&self, setup: &Setup) -> Trainer {
+        self.training.clone().trainer(setup).aggregating(&self.aggregating)
     }
 }
 
@@ -105,18 +112,15 @@ impl ClusterModels {
         orders
     }
 
-    /// What the members of every cluster sent, added up.
-    pub fn sums<A: Answer>(&self, answers: &Answers, orders: &ClusterOrders<A>) -> Vec<Sum> {
-        let mut sums = vec![Sum::default(); self.models.len()];
-        for &(cluster, order) in orders {
-            answers.of(order).sums().iter().for_each(|sum| sums[cluster].merge(sum));
-        }
-        sums
-    }
-
-    /// Every model becomes the mean of those that the members of its cluster sent.
-    pub fn average<A: Answer>(&mut self, answers: &Answers, orders: &ClusterOrders<A>, room: &Room) {
-        let sums = self.sums(answers, orders);
+    /// Every model becomes the mean of those that the members of its cluster sent, or what the trainer makes of them.
+    pub fn average<A: Answer>(
+        &mut self,
+        (trainer, weight): (&Trainer, Weight),
+        answers: &Answers,
+        orders: &ClusterOrders<A>,
+        room: &Room,
+    ) {
+        let sums = trainer.sums(weight, &self.models, answers, orders);
         for (cluster, (model, sum)) in self.models.iter_mut().zip(&sums).enumerate() {
             let of_this = orders.iter().filter(|(of, _)| *of == cluster);
             let unusable: usize = of_this.map(|(_, order)| answers.of(*order).unusable()).sum();
@@ -134,7 +138,7 @@ impl ClusterModels {
         change: impl Fn(usize, &mut Plan),
     ) -> Result<Option<f64>> {
         let asked = trainer.participants(room.round(), room);
-        let mut ask = Ask::new(Phase::Train, self.models.clone(), Gather::Sum { by: By::All, weight });
+        let mut ask = Ask::new(Phase::Train, self.models.clone(), trainer.gather(By::All, weight));
         let orders = self.order(&asked, &mut ask, |cluster| {
             let mut plan = trainer.plan(room.round());
             change(cluster, &mut plan);
@@ -142,7 +146,7 @@ impl ClusterModels {
         });
         let answers = room.ask(&ask)?;
         let loss = room.check_loss(&losses(&answers, &orders))?;
-        self.average(&answers, &orders, room);
+        self.average((trainer, weight), &answers, &orders, room);
         Ok(loss)
     }
 

@@ -1,5 +1,6 @@
 //! What methods share, one file a part.
 
+pub mod aggregating;
 pub mod at_home;
 pub mod averaging;
 pub mod checkpoint;

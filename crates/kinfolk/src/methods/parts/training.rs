@@ -1,6 +1,10 @@
 //! How clients train in the rounds of a method.
 
 use super::super::*;
+use super::aggregating::Aggregating;
+use crate::federation::Handle;
+use crate::federation::work::{Answer, Choice};
+use std::borrow::Cow;
 
 choices! {
     /// How gradients become steps.
@@ -138,7 +142,7 @@ impl Training {
 
     pub(in crate::methods) fn trainer(self, setup: &Setup) -> Trainer {
         let step = setup.step(self.step, self.schedule.optimising.optimiser());
-        Trainer { schedule: self.schedule, step, key: setup.key.clone() }
+        Trainer { schedule: self.schedule, step, aggregating: Aggregating::default(), key: setup.key.clone() }
     }
 }
 
@@ -147,6 +151,8 @@ impl Training {
 pub struct Trainer {
     pub schedule: Schedule,
     pub step: f64,
+    /// How what they send becomes one model.
+    pub aggregating: Aggregating,
     pub key: Key,
 }
 
@@ -154,6 +160,43 @@ impl Trainer {
     /// The same with other random draws.
     pub fn with_draws(&self, word: &str) -> Self {
         Self { key: self.key.clone().word(word), ..self.clone() }
+    }
+
+    /// The same, where what clients send becomes one model by these settings.
+    pub fn aggregating(self, aggregating: &Aggregating) -> Self {
+        Self { aggregating: aggregating.clone(), ..self }
+    }
+
+    /// How answers come back.
+    pub fn gather(&self, by: By, weight: Weight) -> Gather {
+        self.aggregating.gather(by, weight)
+    }
+
+    fn draws_of(&self, answers: &Answers) -> Key {
+        self.key.clone().word("aggregate").number(answers.stamp)
+    }
+
+    /// What clients sent in answer to some orders, one sum for each of the models they began from.
+    pub fn sums<A: Answer>(
+        &self,
+        weight: Weight,
+        before: &[Params],
+        answers: &Answers,
+        orders: &[(usize, Handle<A>)],
+    ) -> Vec<Sum> {
+        let orders = orders.iter().map(|&(slot, order)| (slot, answers.order(order)));
+        self.aggregating.by_order((weight, &self.draws_of(answers)), before, orders)
+    }
+
+    /// The same for one order, whose clients chose among these models.
+    pub fn sums_by_choice<'a>(
+        &self,
+        weight: Weight,
+        before: &[Params],
+        answers: &'a Answers,
+        order: Handle<Choice>,
+    ) -> Cow<'a, [Sum]> {
+        self.aggregating.by_choice((weight, &self.draws_of(answers)), before, answers.order(order))
     }
 
     pub fn sample(&self, round: usize) -> Sample {

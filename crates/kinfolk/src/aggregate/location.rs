@@ -1,6 +1,4 @@
-//! Weighted sums, and robust aggregation: the trimmed mean, and points pulled to a common centre.
-//!
-//! Over positions v_k and a centre v̄,
+//! Points pulled to a common centre. Over positions v_k and a centre v̄,
 //!
 //! ```text
 //! minimise  Σ_k ( n_k/2 ‖v_k − x_k‖² + n_k τ_k ‖v_k − v̄‖ )
@@ -11,69 +9,6 @@
 //! within reach and linear beyond. It is convex, and solved by Newton's method with reweighted means as the fallback.
 
 use crate::num::{Cholesky, add_scaled, distance, dot, norm, squared_distance};
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-
-/// The weight of an answer in a sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Weight {
-    /// 1.
-    Uniform,
-    /// The client's training rows.
-    Rows,
-}
-
-impl Weight {
-    pub(crate) fn of(self, rows: usize) -> f64 {
-        match self {
-            Weight::Uniform => 1.0,
-            Weight::Rows => rows as f64,
-        }
-    }
-}
-
-/// What the slots of a sum are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum By {
-    /// One slot for all clients of an order.
-    All,
-    /// One slot for every candidate of a choice.
-    Choice,
-}
-
-/// A sum of models or gradients over the clients of a slot.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sum {
-    /// Σ weight · vector; empty when nobody is in the slot.
-    pub total: Vec<f64>,
-    /// Σ weight.
-    pub weight: f64,
-    /// Number of clients.
-    pub count: usize,
-}
-
-impl Sum {
-    /// The weighted mean; `None` when nobody is in the slot.
-    pub fn mean(&self) -> Option<Vec<f64>> {
-        (self.count > 0).then(|| self.total.iter().map(|total| total / self.weight).collect())
-    }
-
-    pub(crate) fn add(&mut self, weight: f64, vector: &[f64]) {
-        self.total.resize(vector.len(), 0.0);
-        add_scaled(&mut self.total, weight, vector);
-        self.weight += weight;
-        self.count += 1;
-    }
-
-    pub(crate) fn merge(&mut self, other: &Sum) {
-        if other.count > 0 {
-            self.total.resize(other.total.len(), 0.0);
-            add_scaled(&mut self.total, 1.0, &other.total);
-            self.weight += other.weight;
-            self.count += other.count;
-        }
-    }
-}
 
 /// Largest dimension in which Newton's method pays.
 const NEWTON_DIMENSION: usize = 100;
@@ -256,71 +191,9 @@ pub(crate) fn pull(point: &mut [f64], centre: &[f64], reach: f64) -> f64 {
     away
 }
 
-/// Number of members that a trimmed mean leaves out at each end: ⌊βJ⌋, never all of them.
-pub(crate) fn trimmed(share: f64, members: usize) -> usize {
-    ((share * members as f64).floor() as usize).min(members.saturating_sub(1) / 2)
-}
-
-/// The coordinatewise trimmed mean: of J values, the ⌊βJ⌋ smallest and as many of the largest are left out. NaN counts as
-/// larger than all numbers. Any number of threads gives the same bits.
-pub(crate) fn trimmed_mean(members: &[&[f64]], share: f64) -> Vec<f64> {
-    /// Coordinates transposed at a time: they fit into the L1 cache for some hundred members.
-    const COORDINATES: usize = 256;
-    let (count, cut) = (members.len(), trimmed(share, members.len()));
-    let mut mean = vec![0.0; members.first().map_or(0, |first| first.len())];
-    let kept = (count - 2 * cut) as f64;
-    mean.par_chunks_mut(COORDINATES).enumerate().for_each_init(
-        || vec![0.0; COORDINATES * count],
-        |values, (chunk, mean)| {
-            let begin = chunk * COORDINATES;
-            for (place, member) in members.iter().enumerate() {
-                for (coordinate, &value) in member[begin..begin + mean.len()].iter().enumerate() {
-                    values[coordinate * count + place] = value;
-                }
-            }
-            for (mean, values) in mean.iter_mut().zip(values.chunks_exact_mut(count)) {
-                // The order of the members must not change the last bits of the sum.
-                values.sort_unstable_by(f64::total_cmp);
-                *mean = values[cut..count - cut].iter().sum::<f64>() / kept;
-            }
-        },
-    );
-    mean
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_trimmed_mean_leaves_both_ends_out() {
-        let members = [[1.0, 5.0], [2.0, -9.0], [3.0, 6.0], [4.0, f64::NAN], [1000.0, 7.0]];
-        let members: Vec<&[f64]> = members.iter().map(|member| &member[..]).collect();
-        assert_eq!(trimmed_mean(&members, 0.2), [3.0, 6.0]);
-        assert_eq!(trimmed_mean(&members, 0.39), [3.0, 6.0]);
-        assert_eq!(trimmed_mean(&members, 0.4), [3.0, 6.0]);
-        assert_eq!(trimmed_mean(&members[..3], 0.0), [2.0, 2.0 / 3.0]);
-        assert_eq!(trimmed_mean(&members[..1], 0.49), [1.0, 5.0]);
-        assert_eq!([0.15, 0.25, 0.49].map(|share| trimmed(share, 25)), [3, 6, 12]);
-        assert_eq!([1, 2, 3, 4].map(|members| trimmed(0.49, members)), [0, 0, 1, 1]);
-        assert!(trimmed_mean(&[], 0.1).is_empty());
-    }
-
-    #[test]
-    fn a_trimmed_mean_does_not_see_the_order_of_its_members() {
-        let member = |k: usize| -> Vec<f64> { (0..700).map(|i| ((i * 31 + k * 17) % 101) as f64 / 7.0).collect() };
-        let members: Vec<Vec<f64>> = (0..11).map(member).collect();
-        let forwards: Vec<&[f64]> = members.iter().map(|member| &member[..]).collect();
-        let backwards: Vec<&[f64]> = forwards.iter().rev().copied().collect();
-        let mean = trimmed_mean(&forwards, 0.2);
-        assert_eq!(mean, trimmed_mean(&backwards, 0.2));
-        for place in [0, 255, 256, 699] {
-            let mut values: Vec<f64> = members.iter().map(|member| member[place]).collect();
-            values.sort_by(f64::total_cmp);
-            assert_eq!(mean[place], values[2..9].iter().sum::<f64>() / 7.0);
-        }
-    }
-
     use crate::rng::Key;
     use rand::RngExt;
 
