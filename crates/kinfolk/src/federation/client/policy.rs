@@ -1,7 +1,7 @@
 //! What may leave a machine, whatever a server asks for: `[node.policy]` in the machine's own file.
 //!
 //! Three things are looked at, in this order: which kinds of work are done at all; whether answers of single clients may leave, or
-//! sums over several alone; how often anything may be told about one client. What was told before is in the [`Account`].
+//! sums over several alone; how often anything may be told about one client. What was told before is in the `Account`.
 
 use super::account::Account;
 use crate::error::{Error, Result};
