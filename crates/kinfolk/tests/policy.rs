@@ -78,7 +78,7 @@ impl Machine {
     fn order(&mut self, to: &[u32], work: Work, model: f64) -> Vec<u8> {
         let roll = roll_of(self.names.iter().map(String::as_str));
         let models = vec![(0, Arc::new(Packed::F64(vec![model; 4])))];
-        let orders = vec![SiteOrder { index: 0, to: Some(to.to_vec()), work, sum: None }];
+        let orders = vec![SiteOrder { index: 0, to: Some(to.to_vec()), work, sum: None, seal: None }];
         let stamp = self.stamp + 1;
         self.message(Request::Work { roll, stamp, phase: Phase::Train, models, orders })
     }
