@@ -604,8 +604,8 @@ const TABLE: [(&str, &str); 10] = [
     ("nearest, then geometric median", "aggregate = \"geometric-median\"\nmix_first = \"nearest\""),
 ];
 
-/// `cargo test -p kinfolk --release --test integration hostile::the_table -- --ignored --nocapture` prints the tables of
-/// experiments/hostile/README.md. `SEEDS`, `METHODS`, `ATTACKS`, `RULES` (by number) and `FROM` (attack_from) choose a part of them.
+/// `cargo test -p kinfolk --release --test integration hostile::the_table -- --ignored --nocapture` prints tables of
+/// methods, attacks and rules on digits. `SEEDS`, `METHODS`, `ATTACKS`, `RULES` (by number) and `FROM` (attack_from) choose a part of them.
 #[test]
 #[ignore = "prints measurements; asserts nothing that the others do not"]
 fn the_table_of_methods_attacks_and_rules() {
