@@ -36,7 +36,7 @@ settings! {
         label_shares: Vec<String> = [],
         /// share of their training rows that the clients of every group keep; left out: all of them
         #[only_with(deal = "groups")]
-        kept_rows: Vec<f64> = [],
+        kept_rows: Option<Vec<f64>>,
         /// fewest rows of a client
         least_rows: usize [1..=100_000_000] = 40,
         /// share of a client's rows that is kept for testing
@@ -211,6 +211,7 @@ struct Groups {
 impl Groups {
     fn read(settings: &ImageSettings, classes: usize) -> Result<Self> {
         let Dealing { deal, label_shares, kept_rows, .. } = &settings.dealing;
+        let kept_rows = kept_rows.as_deref().unwrap_or_default();
         let clients = settings.clients;
         if *deal != Deal::Groups {
             return Ok(Self { shares: Vec::new(), kept: Vec::new(), clients });
@@ -249,7 +250,7 @@ impl Groups {
             faults.push(format!("data.kept_rows: got {kept}, want shares up to 1"));
         }
         finish(faults.into_iter().map(Error::settings).collect())?;
-        Ok(Self { shares, kept: kept_rows.clone(), clients })
+        Ok(Self { shares, kept: kept_rows.to_vec(), clients })
     }
 
     fn of(&self, client: usize) -> Option<usize> {
