@@ -163,7 +163,9 @@ impl MethodKind {
             },
             wants_single: |settings| {
                 if Aggregating::read(settings).is_some_and(|aggregating| !aggregating.is_plain()) {
-                    return Some("only a plain mean is made of sums: aggregate, mix_first and most_weight go by single updates");
+                    return Some(
+                        "only a plain mean is made of sums: aggregate, mix_first and most_weight go by single updates",
+                    );
                 }
                 S::read(settings).map_or(S::WANTS_SINGLE, |settings| settings.wants_single())
             },
