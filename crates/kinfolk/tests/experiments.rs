@@ -469,6 +469,44 @@ fn auto_small_finds_no_families_among_clients_that_are_alike() {
     assert!(extra(&record, "auto", "heterogeneity_p") > 0.05);
 }
 
+/// What a run says it spent of ε.
+fn spent(record: &Record, label: &str) -> f64 {
+    let notes = &repeat(record, label).notes;
+    let said = notes.iter().find_map(|note| note.strip_prefix("differential privacy of ")?.split_once("ε = "));
+    said.unwrap_or_else(|| panic!("{notes:?}")).1.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn school_small_spends_its_budget_on_every_method() {
+    let table = concat!("data.path=", env!("CARGO_MANIFEST_DIR"), "/../../examples/bakeries.csv");
+    let rounds = ["method.local.rounds=2", "method.fedavg.rounds=4", "method.mr-mtl.rounds=4"];
+    let small = [&["repeat=1", table, "data.client=bakery", "data.target=sold"][..], &rounds].concat();
+    let record = result("privacy/school.toml", &small);
+    for label in ["local", "fedavg", "mr-mtl"] {
+        let spent = spent(&record, label);
+        assert!(spent <= 6.0 && spent > 5.9, "{label}: {spent}");
+        assert!(repeat(&record, label).metric.as_ref().unwrap().mean.is_finite());
+    }
+}
+
+#[test]
+fn hidden_rows_small_are_hidden_in_every_family() {
+    let small = ["repeat=1", "data.clients=20", "data.samples=60", "data.dimension=4", "method.ifca.rounds=10"];
+    let record = result("privacy/mixed.toml", &small);
+    let spent = spent(&record, "ifca");
+    assert!(spent <= 8.0 && spent > 7.9, "{spent}");
+    assert_eq!(repeat(&record, "ifca").status, "done");
+}
+
+#[test]
+fn hidden_clients_small_choose_in_secret() {
+    let small = ["repeat=1", "data.clients=40", "data.dimension=4", "method.ifca.rounds=5"];
+    let record = result("privacy/mixed-clients.toml", &small);
+    let spent = spent(&record, "ifca");
+    assert!(spent <= 8.0 && spent > 7.9, "{spent}");
+    assert!(record.clients.iter().all(|client| client.cluster.is_none() && client.margin.is_none()));
+}
+
 #[test]
 fn every_experiment_file_is_tested_here() {
     let here = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiments.rs")).unwrap();
