@@ -189,8 +189,9 @@ impl SrFca {
             return Err(diverged(room.round()));
         }
         let loss = room.check_loss(&finite)?;
+        let nothing = Arc::new(vec![0.0; self.start.len()]);
         let before = match self.gradients {
-            true => vec![Arc::new(vec![0.0; self.start.len()]); self.state.models.len()],
+            true => vec![nothing; self.state.models.len()],
             false => self.state.models.clone(),
         };
         let sums = self.trainer().sums(Weight::Uniform, &before, &answers, &orders);

@@ -76,7 +76,7 @@ impl ClientPrivacy {
     }
 
     /// The sum of losses that this sum stands for.
-    pub(crate) fn to_losses(&self, sum: f64) -> f64 {
+    pub(crate) fn to_losses(self, sum: f64) -> f64 {
         sum / (LOSS * self.clip) * self.loss_cap
     }
 
@@ -91,7 +91,7 @@ impl ClientPrivacy {
     }
 
     /// The number of clients that this sum stands for, where it stands out of the noise.
-    pub(crate) fn to_count(&self, sum: f64) -> Option<f64> {
+    pub(crate) fn to_count(self, sum: f64) -> Option<f64> {
         let count = sum / self.presence();
         // One client is a little less than one, as parts are cut off.
         (count >= (STANDS_OUT * self.count_deviation()).max(0.5)).then_some(count)

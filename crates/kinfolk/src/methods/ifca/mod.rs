@@ -161,8 +161,8 @@ impl Ifca {
     /// Lines 9 and 10.
     fn step(&self, lane: &Lane, asked: usize, order: Handle<Choice>, answers: &Answers, room: &Room) -> Vec<Params> {
         let mut models = lane.models.clone();
-        let before =
-            if self.gradients { vec![Arc::new(vec![0.0; models[0].len()]); models.len()] } else { models.clone() };
+        let nothing = Arc::new(vec![0.0; models[0].len()]);
+        let before = if self.gradients { vec![nothing; models.len()] } else { models.clone() };
         let sums = self.trainer.sums_by_choice(self.weight, &before, answers, order);
         // The shared layers are those of everybody's mean.
         let mut common = lane.models[0].clone();

@@ -95,7 +95,8 @@ impl Aggregating {
 
     /// One sum for every slot, whose mean is what the rule says.
     pub fn combine(&self, (weight, key): (Weight, &Key), before: &[Params], sent: &Sent) -> Vec<Sum> {
-        let of_slot = |(slot, (before, sent)): (u64, (&Params, &Vec<(&[f64], u32)>))| {
+        let of_slot = |slot: usize| {
+            let (before, sent) = (&before[slot], &sent[slot]);
             let members: Vec<&[f64]> = sent.iter().map(|(vector, _)| *vector).collect();
             if members.is_empty() {
                 return Sum::default();
@@ -105,11 +106,11 @@ impl Aggregating {
                 robust::cap_weights(&mut weights, self.most_weight);
             }
             let (count, whole) = (members.len(), weights.iter().sum::<f64>());
-            let mut total = self.mixed(&members, &weights, before, &key.clone().number(slot));
+            let mut total = self.mixed(&members, &weights, before, &key.clone().number(slot as u64));
             total.iter_mut().for_each(|value| *value *= whole);
             Sum { total, weight: whole, count }
         };
-        (0u64..).zip(before.iter().zip(sent)).map(of_slot).collect()
+        (0..sent.len()).map(of_slot).collect()
     }
 
     fn mixed(&self, members: &[&[f64]], weights: &[f64], before: &[f64], key: &Key) -> Vec<f64> {
