@@ -194,52 +194,6 @@ def test_a_stock_supernode_and_nodes_that_stay_share_a_run_whose_code_they_do_no
     assert fetched() == before + 1, "the code is fetched by the SuperNode alone"
 
 
-def test_keys_are_rotated_and_machines_and_clients_withdrawn_between_runs(
-    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
-) -> None:
-    first, second, third = nodes
-    table = nodes[third].parent / "shops.csv"
-    rows, withdrawn = table.read_text(), "shop-02"
-
-    def run(name: str, machines: int) -> Path:
-        out = tmp_path / name
-        line = ["run", "--on", "flower", "--superlink", "loopback", "--machines", str(machines), HERE / "alone.toml"]
-        done = command(*line, "--set", f"name={name}", "--out", out, home=loopback.home("flwr"))
-        assert done.returncode == 0, done.stderr
-        return out
-
-    def number_of(name: str) -> str:
-        known = json.loads(loopback.flwr("supernode", "list", "loopback", "--format", "json"))["nodes"]
-        return next(node["node-id"] for node in known if node["name"] == name)
-
-    before = run("before", 3)
-    everybody = clusters(before, "local").keys()
-    # A key goes, and another comes for the same machine.
-    loopback.stop(first)
-    loopback.flwr("supernode", "unregister", number_of(first), "loopback")
-    ca, key = loopback.folder / "certificates" / "ca.pem", loopback.folder / "keys" / first
-    line = ["node", "--superlink", f"{HOST}:{loopback.port}", "--root-certificates", ca, "--key", key, nodes[first]]
-    refused = command(*line, home=tmp_path)
-    assert refused.returncode == 2 and "its key is not registered there" in refused.stderr
-    loopback.add_key("rotated")
-    loopback.start_node("rotated", nodes[first])
-    after = run("after", 3)
-    assert (after / "clients.csv").read_bytes() == (before / "clients.csv").read_bytes()
-    # A client goes: its rows are no longer in its machine's table. A machine goes: its node ends.
-    table.write_text("".join(row for row in rows.splitlines(keepends=True) if not row.startswith(f"{withdrawn},")))
-    assert clusters(run("without-a-client", 3), "local").keys() == everybody - {withdrawn}
-    loopback.stop(third)
-    left = clusters(run("without-a-machine", 2), "local").keys()
-    assert left == {client for client in everybody if client not in rows}
-    # As it was.
-    table.write_text(rows)
-    loopback.stop("rotated")
-    loopback.start_node(third, nodes[third])
-    loopback.add_key(f"{first}-again")
-    loopback.start_node(f"{first}-again", nodes[first])
-    nodes[f"{first}-again"] = nodes.pop(first)
-
-
 def test_an_unregistered_key_and_strange_certificates_are_refused(
     loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
 ) -> None:
