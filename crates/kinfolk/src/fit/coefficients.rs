@@ -7,6 +7,8 @@ use crate::num::dot;
 /// How coefficients of encoded columns become those of the table's.
 pub(super) struct Coefficients {
     names: Vec<String>,
+    /// Of these, the columns that have a coefficient: not the terms of curves that the model is without.
+    listed: Vec<usize>,
     /// What the name of each equation's terms begins with.
     equations: Vec<String>,
     /// What each slope is made of: encoded slopes, and what they are multiplied by.
@@ -19,6 +21,8 @@ pub(super) struct Coefficients {
 /// A coefficient.
 pub(super) struct Term {
     pub(super) name: String,
+    /// Of which encoded column; `None` for an intercept.
+    pub(super) column: Option<usize>,
     pub(super) value: f64,
     /// Its standard error, where it is known.
     pub(super) error: Option<f64>,
@@ -37,11 +41,13 @@ impl Coefficients {
             parts.for_each(|(parts, factor)| parts.push((column, factor)));
         }
         shifts.push(target.deviation);
+        let (_, used) = saved.used_columns();
+        let listed = (0..names.len()).filter(|place| names[*place] != Column::NONE && used.contains(place)).collect();
         let equations = match &saved.classes[..] {
             [] | [_, _] => vec![String::new()],
             [_, others @ ..] => others.iter().map(|class| format!("{class}: ")).collect(),
         };
-        Self { names, equations, factors, shifts, mean: target.mean }
+        Self { names, listed, equations, factors, shifts, mean: target.mean }
     }
 
     /// The intercept, and the slope of every column, of one equation after the other; the covariance is that of the encoded coefficients,
@@ -57,15 +63,15 @@ impl Coefficients {
                 lines.map(|(line, shift)| shift * dot(&line, &self.shifts)).sum::<f64>().max(0.0).sqrt()
             };
             let (name, value) = (format!("{prefix}(intercept)"), self.mean + dot(&self.shifts, own));
-            terms.push(Term { name, value, error: covariance.map(spread) });
-            let columns = self.names.iter().zip(&self.factors);
-            for (name, parts) in columns.filter(|(name, _)| *name != Column::NONE) {
+            terms.push(Term { name, column: None, value, error: covariance.map(spread) });
+            for &column in &self.listed {
+                let (name, parts) = (&self.names[column], &self.factors[column]);
                 let along = |line: &[f64]| parts.iter().map(|(place, factor)| factor * line[*place]).sum::<f64>();
                 let variance = |covariance: &[f64]| {
                     parts.iter().map(|(row, factor)| factor * along(&line(covariance, *row))).sum::<f64>()
                 };
                 let error = covariance.map(|covariance| variance(covariance).max(0.0).sqrt());
-                terms.push(Term { name: format!("{prefix}{name}"), value: along(own), error });
+                terms.push(Term { name: format!("{prefix}{name}"), column: Some(column), value: along(own), error });
             }
         }
         terms

@@ -294,11 +294,11 @@ fn terms(saved: &Saved) -> Vec<Term> {
         families.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max)
     };
     // The intercept is where all columns are 0, which may be nowhere near the rows; curves have pictures of their own.
-    let mut bent = vec![false; global.len()];
-    for column in bent_columns(saved) {
-        bent[1 + column.begin..][..column.mean.len()].fill(true);
-    }
-    let mut places: Vec<usize> = (1..global.len()).filter(|&place| !bent[place] && apart(place) > 0.0).collect();
+    let bent = bent_columns(saved);
+    let is_bent = |feature: usize| bent.iter().any(|it| (it.begin..it.begin + it.mean.len()).contains(&feature));
+    let is_listed =
+        |place: &usize| global[*place].column.is_some_and(|feature| !is_bent(feature)) && apart(*place) > 0.0;
+    let mut places: Vec<usize> = (0..global.len()).filter(is_listed).collect();
     places.sort_by(|a, b| apart(*b).total_cmp(&apart(*a)));
     places.truncate(MOST_TERMS);
     let of = |family: &Vec<super::coefficients::Term>, place: usize| {

@@ -312,6 +312,13 @@ impl Saved {
         comma_separated("clients.csv", header, self.names.iter().enumerate().map(row))
     }
 
+    /// The columns without the curves that the model does not use, and which encoded columns are left.
+    pub(super) fn used_columns(&self) -> (Schema, Vec<usize>) {
+        let learned = &self.model.learned;
+        let has_classes = learned.response != Response::Numbers;
+        self.columns.without_bends(|feature| has_classes || learned.basis.kept.contains(&feature))
+    }
+
     fn coefficients_file(&self) -> Result<Vec<u8>> {
         let units = Coefficients::new(self);
         let learned = &self.model.learned;

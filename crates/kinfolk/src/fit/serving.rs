@@ -105,8 +105,7 @@ impl<'a> Servings<'a> {
     pub(super) fn new(saved: &'a Saved) -> Self {
         let learned = &saved.model.learned;
         let basis = &learned.basis;
-        let has_classes = learned.response != Response::Numbers;
-        let (schema, mut used) = saved.columns.without_bends(|feature| has_classes || basis.kept.contains(&feature));
+        let (schema, mut used) = saved.used_columns();
         used.push(saved.columns.shape().columns);
         let place = |given: &usize| used.iter().position(|used| used == given).unwrap_or(0);
         let kept = basis.kept.iter().map(place).collect();

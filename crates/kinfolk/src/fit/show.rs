@@ -87,7 +87,7 @@ impl Saved {
             clients: family.clients,
             share: family.share,
             coefficients: (units.terms(&family.centre, Some(&family.covariance)).into_iter())
-                .map(|Term { name, value, error }| (name, value, error))
+                .map(|Term { name, value, error, .. }| (name, value, error))
                 .collect(),
         });
         Shown {
