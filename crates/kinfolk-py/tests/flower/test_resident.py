@@ -16,7 +16,7 @@ import pytest
 from conftest import EXAMPLE, PROGRAM
 from found import clusters, finish, models, repeat, wait_until
 from loopback import HOST, Loopback, free_port
-from run import MACHINES, SHOPS, write_node, write_table
+from run import MACHINES, SHOPS, start_machines, write_node, write_table
 
 import kinfolk
 
@@ -192,6 +192,48 @@ def test_a_stock_supernode_and_nodes_that_stay_share_a_run_whose_code_they_do_no
     executed = {name for name in (*nodes, "mixed") if (loopback.home(name) / "executed").exists()}
     assert executed == {"mixed"}
     assert fetched() == before + 1, "the code is fetched by the SuperNode alone"
+
+
+def test_keys_are_rotated_and_machines_and_clients_withdrawn_between_runs(tmp_path: Path) -> None:
+    with Loopback(tmp_path / "loopback") as loopback:
+        start_machines(loopback, stock=False)
+        files = {name: loopback.folder / name / "node.toml" for name in MACHINES}
+        first, _, third = MACHINES
+
+        def run(name: str, machines: int) -> Path:
+            out = tmp_path / name
+            line = ["run", "--on", "flower", "--superlink", "loopback", "--machines", str(machines), HERE / "alone.toml"]
+            done = command(*line, "--set", f"name={name}", "--out", out, home=loopback.home("flwr"))
+            assert done.returncode == 0, done.stderr
+            return out
+
+        def known() -> dict[str, dict[str, str]]:
+            nodes = json.loads(loopback.flwr("supernode", "list", "loopback", "--format", "json"))["nodes"]
+            return {node["name"]: node for node in nodes}
+
+        before = run("before", 3)
+        everybody = clusters(before, "local").keys()
+        # A key goes, and another comes for the same machine.
+        loopback.stop(first)
+        loopback.flwr("supernode", "unregister", known()[first]["node-id"], "loopback")
+        ca, key = loopback.folder / "certificates" / "ca.pem", loopback.folder / "keys" / first
+        line = ["node", "--superlink", f"{HOST}:{loopback.port}", "--root-certificates", ca, "--key", key, files[first]]
+        refused = command(*line, home=tmp_path)
+        assert refused.returncode == 2 and "its key is not registered there" in refused.stderr
+        loopback.add_key("rotated")
+        loopback.start_node("rotated", files[first])
+        after = run("after", 3)
+        assert (after / "clients.csv").read_bytes() == (before / "clients.csv").read_bytes()
+        # A client goes: its rows are no longer in its machine's table.
+        table, withdrawn = files[third].parent / "shops.csv", "shop-02"
+        rows = table.read_text()
+        table.write_text("".join(row for row in rows.splitlines(keepends=True) if not row.startswith(f"{withdrawn},")))
+        assert clusters(run("without-a-client", 3), "local").keys() == everybody - {withdrawn}
+        # A machine goes: its node ends.
+        loopback.stop(third)
+        wait_until(lambda: known()[third]["status"] == "offline")
+        left = clusters(run("without-a-machine", 2), "local").keys()
+        assert left == {client for client in everybody if f"\n{client}," not in rows}
 
 
 def test_an_unregistered_key_and_strange_certificates_are_refused(
