@@ -207,15 +207,16 @@ def test_keys_are_rotated_and_machines_and_clients_withdrawn_between_runs(tmp_pa
             assert done.returncode == 0, done.stderr
             return out
 
-        def known() -> dict[str, dict[str, str]]:
+        def gone() -> list[str]:
             nodes = json.loads(loopback.flwr("supernode", "list", "loopback", "--format", "json"))["nodes"]
-            return {node["name"]: node for node in nodes}
+            return [node["node-id"] for node in nodes if node["status"] == "offline"]
 
         before = run("before", 3)
         everybody = clusters(before, "local").keys()
         # A key goes, and another comes for the same machine.
         loopback.stop(first)
-        loopback.flwr("supernode", "unregister", known()[first]["node-id"], "loopback")
+        wait_until(lambda: len(gone()) == 1)
+        loopback.flwr("supernode", "unregister", gone()[0], "loopback")
         ca, key = loopback.folder / "certificates" / "ca.pem", loopback.folder / "keys" / first
         line = ["node", "--superlink", f"{HOST}:{loopback.port}", "--root-certificates", ca, "--key", key, files[first]]
         refused = command(*line, home=tmp_path)
@@ -231,7 +232,7 @@ def test_keys_are_rotated_and_machines_and_clients_withdrawn_between_runs(tmp_pa
         assert clusters(run("without-a-client", 3), "local").keys() == everybody - {withdrawn}
         # A machine goes: its node ends.
         loopback.stop(third)
-        wait_until(lambda: known()[third]["status"] == "offline")
+        wait_until(lambda: len(gone()) == 1)
         left = clusters(run("without-a-machine", 2), "local").keys()
         assert left == {client for client in everybody if f"\n{client}," not in rows}
 
