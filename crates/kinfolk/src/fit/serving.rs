@@ -10,7 +10,7 @@ use crate::data::known::{KnownBatch, KnownColumns};
 use crate::data::numbers::convert;
 use crate::data::schema::Schema;
 use crate::error::Result;
-use crate::families::{ClassMix, ClassOdds, LearnedClient, Newcomer, Predictor, Response, most_probable};
+use crate::families::{ClassMix, ClassOdds, LearnedClient, Newcomer, Predictor, most_probable};
 use crate::num::dot;
 use std::ops::Range;
 
