@@ -15,6 +15,7 @@ use kinfolk::federation::engines::Engine;
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::federation::engines::remote::{Line, RemoteFederation};
 use kinfolk::federation::faults;
+use kinfolk::federation::secure::Minimum;
 use kinfolk::federation::wire::DataOrder;
 use kinfolk::federation::work::{Minimise, Train, Work};
 use kinfolk::federation::{Answers, Ask, ClientInfo, Federation, Gather, Meter, Order, Phase, Recipients};
@@ -347,6 +348,23 @@ fn a_method_does_with_sums_alone_or_says_why_not() {
                 assert_eq!((&scored.metric, scored.loss), (&told.metric, told.loss), "{}", kind.name);
                 assert_eq!((&scored.sizes, &scored.clients), (&told.sizes, &told.clients), "{}", kind.name);
                 assert_eq!(local.meter(), remote.meter(), "{} on {machines} machines", kind.name);
+            }
+            // Secure ones too, but for slots with few clients, which are empty here and there.
+            let minimum = Minimum { clients: 3, machines: 3 };
+            let mut local = problem.integer(2).with_secure_sums(minimum);
+            let here = play(&mut *problem.method(kind, more), &mut local, 3).unwrap();
+            let scored = scores(&here, &mut local, &problem);
+            let several: &[usize] = if number == 0 { &[3, 4, 10] } else { &[3] };
+            for &machines in several {
+                let mut remote = problem.dealt(machines, |place| place % machines).with_secure_sums(minimum);
+                let there = play(&mut *problem.method(kind, more), &mut remote, 3).unwrap();
+                assert_eq!(here.models, there.models, "{} on {machines} machines", kind.name);
+                assert_eq!(here.serving, there.serving, "{} on {machines} machines", kind.name);
+                let told = scores(&there, &mut remote, &problem);
+                assert_eq!((&scored.metric, scored.loss), (&told.metric, told.loss), "{}", kind.name);
+                assert_eq!((&scored.sizes, &scored.clients), (&told.sizes, &told.clients), "{}", kind.name);
+                assert_eq!(local.meter(), remote.meter(), "{} on {machines} machines", kind.name);
+                assert_eq!(local.ledger(), remote.ledger(), "{} on {machines} machines", kind.name);
             }
             // Open sums are the same, but for the grid of the first rounds.
             let mut open = problem.integer(2);

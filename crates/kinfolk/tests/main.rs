@@ -23,4 +23,5 @@ mod policy;
 mod privacy;
 mod runs;
 mod sealed;
+mod secure;
 mod tables;

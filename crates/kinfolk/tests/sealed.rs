@@ -56,14 +56,14 @@ over = "oracle"
 "#;
 
 /// With a method of known clusters in front of the last.
-fn digits() -> String {
+pub(crate) fn digits() -> String {
     let oracle = "[[method]]\nname = \"oracle\"\nrounds = 4\nstep = 0.5\n";
     let (before, last) = DIGITS.split_at(DIGITS.rfind("[[method]]").unwrap());
     format!("{before}{oracle}{last}")
 }
 
 /// What went over the wire.
-type Spoken = Arc<Mutex<Vec<(Vec<u8>, Vec<u8>)>>>;
+pub(crate) type Spoken = Arc<Mutex<Vec<(Vec<u8>, Vec<u8>)>>>;
 
 /// Remembers every message with its reply.
 struct Overheard {
@@ -86,27 +86,27 @@ impl Transport for Overheard {
     }
 }
 
-fn overheard(inner: Line) -> (Line, Spoken) {
+pub(crate) fn overheard(inner: Line) -> (Line, Spoken) {
     let spoken = Spoken::default();
     (Arc::new(Mutex::new(Box::new(Overheard { inner, spoken: spoken.clone() }))), spoken)
 }
 
-fn partitions(of: usize) -> Line {
+pub(crate) fn partitions(of: usize) -> Line {
     let site = |index: usize| -> MakeSite { Box::new(move || Site::new(Node::new(Rows::Partition { index, of }), 1)) };
     Loopback::line((0..of).map(site).collect())
 }
 
-fn here(text: &str) -> Record {
+pub(crate) fn here(text: &str) -> Record {
     run(&Experiment::parse("test", text, &[]).unwrap(), &Options::default(), &mut Unwatched).unwrap()
 }
 
-fn there(line: Line, text: &str) -> Record {
+pub(crate) fn there(line: Line, text: &str) -> Record {
     let experiment = Experiment::parse("test", text, &[]).unwrap();
     run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut Unwatched).unwrap()
 }
 
 /// A record without times and without what is said of personal models.
-fn comparable(record: &Record) -> String {
+pub(crate) fn comparable(record: &Record) -> String {
     let mut summary = record.summary.clone();
     for repeat in summary.methods.iter_mut().flat_map(|method| &mut method.repeats) {
         repeat.seconds = 0.0;

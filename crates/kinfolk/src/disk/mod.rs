@@ -12,13 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Writes a file so that a reader, or a crash, sees the old content or the new, never a part:
 /// a temporary file in the same folder, flushed to the disk, then renamed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(path, bytes)?;
+    replace(path, bytes, false)?;
+    flush_folder(path.parent().unwrap_or(Path::new("."))).map_err(|error| Error::io("writing", path, error))
+}
+
+/// [`write_atomically`] for a file that nobody but its owner may read.
+pub(crate) fn write_privately(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace(path, bytes, true)?;
     flush_folder(path.parent().unwrap_or(Path::new("."))).map_err(|error| Error::io("writing", path, error))
 }
 
 /// [`write_atomically`] for many files of one folder, which is flushed once; the files are flushed side by side.
 pub(crate) fn write_all_atomically(folder: &Path, files: Vec<(String, Vec<u8>)>) -> Result<()> {
-    let write = |(name, bytes): &(String, Vec<u8>)| replace(&folder.join(name), bytes);
+    let write = |(name, bytes): &(String, Vec<u8>)| replace(&folder.join(name), bytes, false);
     // More threads than cores: they wait for the disk, which flushes many files at once.
     const WRITERS: usize = 32;
     std::thread::scope(|scope| {
@@ -33,9 +39,9 @@ pub(crate) fn write_all_atomically(folder: &Path, files: Vec<(String, Vec<u8>)>)
     flush_folder(folder).map_err(|error| Error::io("writing", folder, error))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+fn replace(path: &Path, bytes: &[u8], is_private: bool) -> Result<()> {
     let temporary = temporary_beside(path)?;
-    fill(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
+    fill(&temporary, bytes, is_private).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
         // The write's own error is the one to report.
         let _ = fs::remove_file(&temporary);
         Error::io("writing", path, error)
@@ -51,8 +57,16 @@ fn flush_folder(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn fill(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create_new(true).open(path)?;
+fn fill(path: &Path, bytes: &[u8], is_private: bool) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if is_private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = is_private;
+    let mut file: File = options.open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

@@ -14,6 +14,7 @@
 //! | `disclosure.rs` | what leaves clients, as data: declared by kinds of work and by methods |
 //! | `fixed.rs` | sums of vectors as whole numbers, the same however clients are spread |
 //! | `sealed.rs` | such sums of all that clients answer, in which nothing of a single one is told |
+//! | `secure/` | such sums over machines, of which the server learns the total alone |
 //! | `hidden.rs` | such sums with noise, in which any one client is hidden |
 //! | `wire.rs` | asks and answers as bytes |
 //! | `transforms.rs` | what happens to answers on their way, as a list |
@@ -30,6 +31,8 @@ pub mod faults;
 pub(crate) mod fixed;
 pub(crate) mod hidden;
 pub(crate) mod sealed;
+#[doc(hidden)]
+pub mod secure;
 pub(crate) mod server;
 pub(crate) mod transforms;
 #[doc(hidden)]
@@ -213,6 +216,9 @@ pub struct OrderAnswers {
     /// One entry for every slot, where only sums are told; the lists of counts and numbers are empty then.
     #[doc(hidden)]
     pub slots: Vec<Slot>,
+    /// At most so many clients are in slots that nobody sees because they have few.
+    #[doc(hidden)]
+    pub unseen: usize,
 }
 
 /// What is known of the clients in a slot where only sums are told.
@@ -260,7 +266,7 @@ impl OrderAnswers {
 
     /// How many were reached and are in no sum, where only sums are told.
     pub(crate) fn unusable(&self) -> usize {
-        self.clients.len().saturating_sub(self.answered())
+        self.clients.len().saturating_sub(self.answered() + self.unseen)
     }
 
     /// The vector of the client in this place.

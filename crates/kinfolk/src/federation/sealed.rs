@@ -10,6 +10,7 @@
 use crate::aggregate::{By, Sum};
 use crate::error::{Error, Result};
 use crate::federation::fixed::{Grid, SumOrder, read_integers, whole, write_integers};
+use crate::federation::secure::machine::SlotShape;
 use crate::federation::server::gather::{Soundness, slots};
 use crate::federation::work::{Reply, Work};
 use crate::federation::{Ask, Gather, Order, Slot};
@@ -51,6 +52,21 @@ impl Blocks {
     pub(crate) fn len(self) -> usize {
         self.slots * self.block()
     }
+
+    /// Whether a block has more in it than how many clients there are, and their weight.
+    fn tells(self) -> bool {
+        self.block() > HEAD
+    }
+
+    /// The slots, as secure sums see them.
+    pub(crate) fn shapes(self) -> impl Iterator<Item = SlotShape> {
+        std::iter::repeat_n(SlotShape { length: self.block(), tells: self.tells() }, self.slots)
+    }
+
+    /// How many clients are in each slot of a sum.
+    pub(crate) fn clients(self, sum: &SealedSum) -> impl Iterator<Item = i128> {
+        sum.0.chunks_exact(self.block()).map(|block| block[0])
+    }
 }
 
 /// The sums of an order over some clients, block by block.
@@ -68,6 +84,19 @@ impl SealedSum {
     /// Adds another, of the same order.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, other)| *sum = sum.wrapping_add(*other));
+    }
+
+    /// Empties the slots with fewer clients than that, unless they tell nothing else; how many are empty then.
+    pub(crate) fn empty_small(&mut self, blocks: Blocks, least: usize) -> usize {
+        if !blocks.tells() {
+            return 0;
+        }
+        let mut empty = 0;
+        for block in self.0.chunks_exact_mut(blocks.block()).filter(|block| block[0] < least as i128) {
+            block.fill(0);
+            empty += 1;
+        }
+        empty
     }
 
     /// Adds a client's answer at the precision of the wire; why not, if the grids do not hold it.
@@ -179,6 +208,13 @@ pub(crate) fn sealed_order(
     SealedOrder { sum: SumOrder { by, weight: of, grid }, numbers: Grid::new(0.0, None, clients as u64) }
 }
 
+impl SealedOrder {
+    /// The blocks of its sums, where a model has so many parameters; `None` for work whose answers have no sum.
+    pub(crate) fn blocks(&self, work: &Work, width: usize) -> Option<Blocks> {
+        Blocks::of(Gather::Sum { by: self.sum.by, weight: self.sum.weight }, work, width)
+    }
+}
+
 /// Why an order's answers cannot be sealed.
 pub(crate) fn open_answers(gather: Gather, order: &Order) -> Option<Error> {
     let sends = order.work.sends(1);
@@ -208,8 +244,7 @@ impl<'a> Sealing<'a> {
         }
         let mut all = Vec::new();
         for (order, sealed) in ask.orders.iter().zip(orders) {
-            let gather = Gather::Sum { by: sealed.sum.by, weight: sealed.sum.weight };
-            let Some(blocks) = Blocks::of(gather, &order.work, model.layout().len()) else {
+            let Some(blocks) = sealed.blocks(&order.work, model.layout().len()) else {
                 return Err(open_answers(Gather::Each, order).unwrap_or_else(|| Error::federation("sums of nothing")));
             };
             let to = || order.to.among(rows.len());
@@ -275,6 +310,21 @@ mod tests {
         assert_eq!(merged, all);
         let bytes = postcard::to_stdvec(&all).unwrap();
         assert_eq!(postcard::from_bytes::<SealedSum>(&bytes).unwrap(), all);
+    }
+
+    #[test]
+    fn slots_with_few_clients_are_emptied() {
+        let mut all = sum(&[(1, 10, 0.5, [1.0, -2.0]), (0, 4, 3.0, [0.25, 0.0]), (1, 5, 0.25, [-1.0, 1.0])]);
+        let before = all.clone();
+        assert_eq!(all.empty_small(BLOCKS, 1), 0);
+        assert_eq!(all, before);
+        assert_eq!(all.empty_small(BLOCKS, 2), 1);
+        assert!(all.0[..5].iter().all(|&number| number == 0) && all.0[5..] == before.0[5..]);
+        assert_eq!(BLOCKS.clients(&all).collect::<Vec<_>>(), [0, 2]);
+        // Who is there at all is no secret.
+        let bare = Blocks { numbers: 0, length: 0, ..BLOCKS };
+        let mut count = SealedSum(vec![1, 4, 2, 8]);
+        assert_eq!((count.empty_small(bare, 3), count.0), (0, vec![1, 4, 2, 8]));
     }
 
     #[test]

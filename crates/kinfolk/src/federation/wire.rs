@@ -6,6 +6,7 @@
 use super::client::host::State;
 use super::fixed::{SumOrder, Summed};
 use super::sealed::{SealedOrder, SealedSum};
+use super::secure::{Card, Masked, Roster, Shares, Turn, Unmasking};
 use super::work::PackedReply;
 use super::*;
 use crate::data::DataShape;
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) const VERSION: u16 = 14;
+pub(crate) const VERSION: u16 = 15;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -181,6 +182,32 @@ pub enum Request {
         /// The model without clients' own ones, as text.
         model: String,
     },
+    /// Make the keys of secure sums, and show them.
+    Introduce,
+    /// Take note of who takes part in secure sums.
+    Meet(Roster),
+    /// Work, of which the sums leave masked.
+    Mask {
+        /// The sum they are for.
+        turn: Turn,
+        /// The work, of which all orders are sealed.
+        work: Box<Request>,
+    },
+    /// Help to open a sum.
+    Unmask(Unmasking),
+    /// Forget the keys of secure sums.
+    Forget,
+}
+
+impl Request {
+    /// The number of the ask, where it is about work.
+    pub(crate) fn stamp(&self) -> Option<u64> {
+        match self {
+            Request::Work { stamp, .. } => Some(*stamp),
+            Request::Mask { work, .. } => work.stamp(),
+            _ => None,
+        }
+    }
 }
 
 /// An order to the clients of one machine.
@@ -211,6 +238,14 @@ pub enum SiteReply {
     Sealed(Vec<SealedSum>),
     /// What clients remember, and what is saved by those that are the user's own code.
     States(Vec<Option<State>>, Vec<Option<Vec<u8>>>),
+    /// The keys of secure sums.
+    Card(Card),
+    /// The sums of a message, masked.
+    Masked(Masked),
+    /// What a sum is opened with.
+    Shares(Shares),
+    /// It is done, and nothing is to be said of it.
+    Done,
 }
 
 /// Clients' own models on their machine's disk.

@@ -19,15 +19,21 @@ use protection::Protection;
 
 choices! {
     /// What the server learns of clients' answers.
-    pub enum Disclosure { Open = "open", Sealed = "sealed" }
+    pub enum Disclosure { Open = "open", Sealed = "sealed", Secure = "secure" }
 }
 
 settings! {
     /// The keys of `[privacy]`.
     pub struct Privacy {
         /// open: single clients' losses, choices and, where a method wants them, vectors reach the server; sealed: only sums over the
-        /// clients of a machine leave it
+        /// clients of a machine leave it; secure: these are masked, and the server learns sums over machines
         sums: Disclosure = "open",
+        /// the fewest clients of a slot that is opened, such as those who chose a model
+        #[only_with(sums = "secure")]
+        minimum_clients: usize [2..=1 << 31] = 3,
+        /// the fewest machines that a sum is over
+        #[only_with(sums = "secure")]
+        minimum_machines: usize [2..=64] = 3,
         /// what is hidden behind noise
         protection: Protection,
     }

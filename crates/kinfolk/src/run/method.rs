@@ -345,6 +345,7 @@ impl OngoingMethod<'_> {
         if self.run.options.keep_models {
             self.course.found.models = Some(found_models(self.run, outcome, &evaluated.scored, &*self.federation));
         }
+        self.federation.part()?;
         self.look_at_federation();
         let mut found = std::mem::take(&mut self.course.found.summary);
         found.notes.splice(0..0, self.run.data.auto_step_note(self.run.entry));

@@ -7,6 +7,7 @@ use crate::experiment::{Disclosure, Sums};
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::engines::remote::{Line, Met};
 use crate::federation::faults;
+use crate::federation::secure::Minimum;
 use crate::federation::wire::{self, DataOrder, write_settings};
 use crate::settings::Field;
 
@@ -65,8 +66,10 @@ impl Venue for InProcess {
         faults::poison(&experiment.faults, seed, &mut population.clients)?;
         let engine = |clients| {
             let engine = LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
-            if experiment.privacy.sums == Disclosure::Sealed {
-                return engine.with_sealed_sums();
+            match experiment.privacy.sums {
+                Disclosure::Open => {}
+                Disclosure::Sealed => return engine.with_sealed_sums(),
+                Disclosure::Secure => return engine.with_secure_sums(minimum(experiment)),
             }
             match (experiment.top.sums, self.single_answers) {
                 (Sums::Auto | Sums::Float, false) => engine,
@@ -82,6 +85,11 @@ impl Venue for InProcess {
         let digest = population.digest();
         Ok(Meeting { population, engine: Box::new(engine), unseen, digest, met: None })
     }
+}
+
+/// How few may be in a secure sum.
+fn minimum(experiment: &Experiment) -> Minimum {
+    Minimum { clients: experiment.privacy.minimum_clients, machines: experiment.privacy.minimum_machines }
 }
 
 /// Clients on other machines.
@@ -121,6 +129,11 @@ impl Venue for Elsewhere {
         engine = engine.named(experiment.name());
         match (experiment.privacy.sums, experiment.top.sums) {
             (Disclosure::Sealed, _) => engine = engine.with_sealed_sums(),
+            (Disclosure::Secure, _) if self.end_with_run => {
+                let message = "privacy.sums: processes of the run itself have nothing to hide from it, got \"secure\"";
+                return Err(Error::new(ErrorKind::Unsupported, message).hint("set privacy.sums = \"sealed\""));
+            }
+            (Disclosure::Secure, _) => engine = engine.with_secure_sums(minimum(experiment)),
             (Disclosure::Open, Sums::Float) => engine = engine.from_single_answers(),
             (Disclosure::Open, Sums::Auto | Sums::Integer) => {}
         }

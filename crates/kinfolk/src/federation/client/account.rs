@@ -8,6 +8,7 @@
 use crate::disk::lock::Lock;
 use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
+use crate::federation::secure::Minimum;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,9 @@ pub(super) struct Account {
     /// The clients that were in sums, divided by which of them were in the same.
     #[serde(default)]
     groups: Vec<BTreeSet<String>>,
+    /// The other machines that were in secure sums with them, and how many clients each has: a group may have such machines in it.
+    #[serde(default)]
+    machines: BTreeMap<String, u64>,
 }
 
 impl Account {
@@ -41,10 +45,20 @@ impl Account {
         self.groups.iter().any(|group| group.contains(client))
     }
 
-    /// Divides the groups by a sum over these clients; how few would be in a group, if fewer than `least`.
-    pub(super) fn divide(&mut self, clients: &BTreeSet<&str>, least: usize) -> Result<(), usize> {
+    /// Divides the groups by a sum over these clients, and over other machines with so many clients each; how few of this machine would
+    /// be in a group, if that is too small.
+    pub(super) fn divide(
+        &mut self,
+        clients: &BTreeSet<&str>,
+        others: &[(String, u64)],
+        least: Minimum,
+    ) -> Result<(), usize> {
         let mut groups = Vec::new();
+        let clients: BTreeSet<&str> =
+            clients.iter().copied().chain(others.iter().map(|(name, _)| name.as_str())).collect();
         let mut new: BTreeSet<String> = clients.iter().map(|client| client.to_string()).collect();
+        let mut machines = self.machines.clone();
+        machines.extend(others.iter().cloned());
         for group in &self.groups {
             let (inside, outside): (BTreeSet<String>, BTreeSet<String>) =
                 group.iter().cloned().partition(|client| clients.contains(client.as_str()));
@@ -53,10 +67,16 @@ impl Account {
         }
         groups.push(new);
         groups.retain(|group| !group.is_empty());
-        match groups.iter().map(BTreeSet::len).find(|members| *members < least) {
-            Some(few) => Err(few),
+        // Groups of other machines alone are theirs to look after.
+        let own = |group: &BTreeSet<String>| group.iter().filter(|name| !machines.contains_key(*name)).count();
+        let few = |group: &BTreeSet<String>| {
+            let with = group.iter().filter_map(|name| machines.get(name).copied());
+            (own(group), own(group) > 0 && !suffice(own(group), with, least))
+        };
+        match groups.iter().map(few).find(|(_, is_small)| *is_small) {
+            Some((few, _)) => Err(few),
             None => {
-                self.groups = groups;
+                (self.groups, self.machines) = (groups, machines);
                 Ok(())
             }
         }
@@ -86,6 +106,13 @@ impl Account {
         };
         Ok((in_run, add(&mut self.disclosures)))
     }
+}
+
+/// Whether so many clients of this machine are enough for a sum: by themselves, or with those of other machines.
+pub(super) fn suffice(own: usize, others: impl Iterator<Item = u64>, least: Minimum) -> bool {
+    let (machines, clients) =
+        others.fold((1, own as u64), |(machines, clients), of| (machines + 1, clients.saturating_add(of)));
+    own >= least.clients || (clients >= least.clients as u64 && machines >= least.machines)
 }
 
 /// The folder of a machine's account: the account itself, and the last answers, as a question whose answer got lost is asked again.
@@ -179,6 +206,8 @@ impl Books {
 mod tests {
     use super::*;
 
+    const LEAST: Minimum = Minimum { clients: 3, machines: 3 };
+
     fn set<'a>(clients: &[&'a str]) -> BTreeSet<&'a str> {
         clients.iter().copied().collect()
     }
@@ -187,16 +216,16 @@ mod tests {
     fn nothing_about_few_clients_follows_from_sums() {
         let mut account = Account::default();
         let all = ["a", "b", "c", "d", "e", "f", "x"];
-        assert_eq!(account.divide(&set(&all[..2]), 3), Err(2));
-        assert_eq!(account.divide(&set(&all), 3), Ok(()));
+        assert_eq!(account.divide(&set(&all[..2]), &[], LEAST), Err(2));
+        assert_eq!(account.divide(&set(&all), &[], LEAST), Ok(()));
         // All but one, and all but two.
-        assert_eq!(account.divide(&set(&all[..6]), 3), Err(1));
-        assert_eq!(account.divide(&set(&all[..5]), 3), Err(2));
-        assert_eq!(account.divide(&set(&all[..4]), 3), Ok(()), "four, and three others");
-        assert_eq!(account.divide(&set(&all), 3), Ok(()), "the same again");
-        assert_eq!(account.divide(&set(&all[4..]), 3), Ok(()), "the others");
+        assert_eq!(account.divide(&set(&all[..6]), &[], LEAST), Err(1));
+        assert_eq!(account.divide(&set(&all[..5]), &[], LEAST), Err(2));
+        assert_eq!(account.divide(&set(&all[..4]), &[], LEAST), Ok(()), "four, and three others");
+        assert_eq!(account.divide(&set(&all), &[], LEAST), Ok(()), "the same again");
+        assert_eq!(account.divide(&set(&all[4..]), &[], LEAST), Ok(()), "the others");
         // One swapped for another.
-        assert_eq!(account.divide(&set(&["a", "b", "c", "e"]), 3), Err(1));
+        assert_eq!(account.divide(&set(&["a", "b", "c", "e"]), &[], LEAST), Err(1));
         assert_eq!(account.groups.len(), 2);
     }
 
@@ -208,20 +237,44 @@ mod tests {
         let apart = |one: &BTreeSet<&str>, other: &BTreeSet<&str>| one.symmetric_difference(other).count();
         assert_eq!([apart(&one, &other), apart(&one, &third), apart(&other, &third)], [6, 4, 4]);
         let mut account = Account::default();
-        assert_eq!(account.divide(&one, 3), Ok(()));
-        assert_eq!(account.divide(&other, 3), Err(1), "x alone");
-        assert_eq!(account.divide(&third, 3), Err(1));
+        assert_eq!(account.divide(&one, &[], LEAST), Ok(()));
+        assert_eq!(account.divide(&other, &[], LEAST), Err(1), "x alone");
+        assert_eq!(account.divide(&third, &[], LEAST), Err(1));
     }
 
     #[test]
     fn newcomers_are_a_group_of_their_own() {
         let mut account = Account::default();
-        assert_eq!(account.divide(&set(&["a", "b", "c"]), 3), Ok(()));
-        assert_eq!(account.divide(&set(&["a", "b", "c", "d"]), 3), Err(1));
-        assert_eq!(account.divide(&set(&["a", "b", "c", "d", "e", "f"]), 3), Ok(()));
+        assert_eq!(account.divide(&set(&["a", "b", "c"]), &[], LEAST), Ok(()));
+        assert_eq!(account.divide(&set(&["a", "b", "c", "d"]), &[], LEAST), Err(1));
+        assert_eq!(account.divide(&set(&["a", "b", "c", "d", "e", "f"]), &[], LEAST), Ok(()));
         assert!(account.is_known("d") && !account.is_known("g"));
         // Somebody who left.
-        assert_eq!(account.divide(&set(&["a", "b", "d", "e", "f"]), 3), Err(2));
+        assert_eq!(account.divide(&set(&["a", "b", "d", "e", "f"]), &[], LEAST), Err(2));
+    }
+
+    #[test]
+    fn in_secure_sums_a_client_is_as_well_hidden_as_those_with_it() {
+        let others =
+            |names: &[&str]| -> Vec<(String, u64)> { names.iter().map(|name| (name.to_string(), 1)).collect() };
+        let mut account = Account::default();
+        // The only client of its machine, with those of two or three others.
+        assert_eq!(account.divide(&set(&["x"]), &others(&["m1"]), LEAST), Err(1));
+        assert_eq!(account.divide(&set(&["x"]), &others(&["m1", "m2", "m3"]), LEAST), Ok(()));
+        assert_eq!(account.divide(&set(&["x"]), &others(&["m1", "m2", "m3"]), LEAST), Ok(()));
+        // Without the third machine: that is its matter, and three are left.
+        assert_eq!(account.divide(&set(&["x"]), &others(&["m1", "m2"]), LEAST), Ok(()));
+        // With the third, and without the second: x and the first have been in the same sums alone.
+        assert_eq!(account.divide(&set(&["x"]), &others(&["m1", "m3"]), LEAST), Err(1));
+        assert_eq!(account.divide(&set(&["x"]), &[], LEAST), Err(1));
+        // A second client, without the first.
+        assert_eq!(account.divide(&set(&["y"]), &others(&["m1", "m2"]), LEAST), Err(1));
+        let again: Account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
+        assert_eq!(again, account);
+        // Three clients of one machine do not need others.
+        let mut account = Account::default();
+        assert_eq!(account.divide(&set(&["a", "b", "c"]), &others(&["m1", "m2"]), LEAST), Ok(()));
+        assert_eq!(account.divide(&set(&["a", "b", "c"]), &[], LEAST), Ok(()));
     }
 
     #[test]
@@ -230,7 +283,7 @@ mod tests {
         let told = BTreeMap::from([("a", 2), ("b", 1)]);
         assert_eq!(account.count(Some("one"), &told, 2), Ok((2, 2)));
         assert_eq!(account.count(Some("one"), &told, 2), Ok((4, 4)));
-        assert_eq!(account.count(Some("two"), &BTreeMap::from([("b", 1)]), 2), Ok((1, 3)));
+        assert_eq!(account.count(Some("two"), &BTreeMap::from([("b", 1)]), 2), Ok((1, &[], LEAST)));
         assert_eq!(account.count(Some("three"), &told, 2), Err(2));
         assert_eq!(account.count(None, &BTreeMap::new(), 0), Ok((0, 0)));
     }

@@ -6,9 +6,11 @@
 //! whole or not at all, before the answer leaves.
 
 use super::host::{Host, State};
-use crate::disk::write_atomically;
+use crate::disk::write_privately;
 use crate::error::{Error, ErrorKind, Result};
-use crate::federation::wire::{self, Request, RunMark, SiteMessage, SiteOrder};
+use crate::federation::secure::Seed;
+use crate::federation::secure::machine::{Opened, Seat};
+use crate::federation::wire::{self, RunMark, SiteMessage, SiteOrder};
 use crate::modelfile::plain_name;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -26,6 +28,17 @@ pub(super) struct Memory {
     /// The newest ask of the session that was answered.
     asked: u64,
     pub(super) clients: Vec<Kept>,
+    pub(super) secure: Secure,
+}
+
+/// What a machine remembers of secure sums.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Secure {
+    /// Its keys and its place in the run.
+    pub(super) seat: Option<Seat>,
+    /// Of a machine without files of its own: who it is, and what sums were opened of.
+    pub(super) identity: Option<Seed>,
+    pub(super) opened: Opened,
 }
 
 /// What one client remembers.
@@ -94,7 +107,8 @@ impl Memory {
     fn empty(message: &SiteMessage) -> Self {
         let RunMark { name, session, .. } = &message.run;
         let (label, seed) = (message.label.clone(), message.data.seed);
-        Self { run: name.clone(), session: *session, label, seed, asked: 0, clients: Vec::new() }
+        let (clients, secure) = (Vec::new(), Secure::default());
+        Self { run: name.clone(), session: *session, label, seed, asked: 0, clients, secure }
     }
 
     /// What is remembered for a message, from what was before. A run that goes on begins at the server's checkpoint.
@@ -118,10 +132,7 @@ impl Memory {
     /// Refuses a message that is older than one that was answered.
     fn refuse_late(&self, message: &SiteMessage) -> Result<()> {
         let session = message.run.session;
-        let is_older = match &message.request {
-            Request::Work { stamp, .. } => session == self.session && *stamp < self.asked,
-            _ => false,
-        };
+        let is_older = message.request.stamp().is_some_and(|stamp| session == self.session && stamp < self.asked);
         match is_older || session < self.session {
             true => Err(Error::federation("a message that comes late: a newer one was answered").open()),
             false => Ok(()),
@@ -168,6 +179,7 @@ impl Memory {
 
     fn is_empty(&self) -> bool {
         self.clients.iter().all(|kept| kept.states.is_empty() && kept.own.is_empty())
+            && self.secure == Secure::default()
     }
 }
 
@@ -211,7 +223,7 @@ impl Memories {
             }
             let bytes = wire::encode(&memory)?;
             let digest: [u8; DIGEST] = Sha256::digest(&bytes).into();
-            write_atomically(&path, &[&digest[..], &bytes].concat())?;
+            write_privately(&path, &[&digest[..], &bytes].concat())?;
         }
         self.last = Some(memory);
         Ok(())

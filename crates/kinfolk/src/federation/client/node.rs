@@ -31,6 +31,9 @@ settings! {
         minimum_rows: usize [1..=1 << 31] = 10,
         /// the folder of the clients' own models (default: kinfolk-models beside the table, else beside this file)
         models: Option<String>,
+        /// the file with the secret by which other machines know this one in secure sums, made where it is missing (default:
+        /// kinfolk-identity beside the folder of models)
+        identity: Option<String>,
     }
 }
 
@@ -76,6 +79,8 @@ pub struct Node {
     pub policy: Policy,
     /// The folder in which it is written what was told, where the policy wants to know.
     pub account: Option<PathBuf>,
+    /// The file with the secret by which other machines know this one; without, it is another one in every run.
+    pub identity: Option<PathBuf>,
 }
 
 /// Where the rows of a machine's clients are.
@@ -150,7 +155,7 @@ impl Node {
     pub fn new(rows: Rows) -> Self {
         let minimum_rows = NodeSettings::of(&Settings::defaults(NodeSettings::SETTINGS)).minimum_rows;
         let (limits, policy) = (Limits::default(), Policy::default());
-        Self { name: None, rows, minimum_rows, models: None, limits, policy, account: None }
+        Self { name: None, rows, minimum_rows, models: None, limits, policy, account: None, identity: None }
     }
 
     /// A process of the run itself, with its share of the clients. Nobody's rows need protection from it.
@@ -227,8 +232,12 @@ impl Node {
             Some(account) => place.join(account),
             None => models.with_file_name("kinfolk-account"),
         };
+        let identity = match &settings.identity {
+            Some(identity) => place.join(identity),
+            None => models.with_file_name("kinfolk-identity"),
+        };
         let (minimum_rows, models, account) = (settings.minimum_rows, Some(models), Some(account));
-        Ok(Self { name, rows, minimum_rows, models, limits, policy, account })
+        Ok(Self { name, rows, minimum_rows, models, limits, policy, account, identity: Some(identity) })
     }
 }
 

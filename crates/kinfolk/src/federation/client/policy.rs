@@ -3,24 +3,40 @@
 //! Three things are looked at, in this order: which kinds of work are done at all; whether answers of single clients may leave, or
 //! sums over several alone; how often anything may be told about one client. What was told before is in the `Account`.
 
-use super::account::Account;
+use super::account::{Account, suffice};
 use crate::error::{Error, Result};
+use crate::federation::secure::roster::{Wanted as WantedOfRoster, of_hex};
+use crate::federation::secure::{Minimum, Seed};
 use crate::federation::work::{Sends, Work};
-use crate::settings::{Check, settings, unknown_name};
+use crate::settings::{Check, choices, settings, unknown_name};
 use crate::text::counted;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The words of `allow`.
 const SINGLE: &str = "single";
 const SUMS: &str = "sums";
+const DESCRIPTIONS: &str = "descriptions";
+
+choices! {
+    /// In which form alone sums may leave.
+    pub enum Required { Nothing = "nothing", Secure = "secure" }
+}
 
 settings! {
     /// The keys of `[node.policy]`: what may leave a machine, whatever a server asks for.
     pub struct Policy {
-        /// what may leave: single (what one client answers), sums (over several clients)
+        /// what may leave: single (what one client answers), sums (over several clients), descriptions (beside sums: what columns are like,
+        /// though it be of few clients)
         allow: Vec<String> = ["single", "sums"],
-        /// where sums alone may leave: the fewest clients of this machine that one is over
+        /// secure: of sums, those alone that other machines are in too, and that the server sees in all (privacy.sums of an experiment)
+        require: Required = "nothing",
+        /// where sums alone may leave: the fewest clients that one is over, of this machine, or of all that are in a secure sum
         minimum_clients: usize [2..=1 << 31] = 3,
+        /// the fewest machines in a secure sum
+        minimum_machines: usize [2..=64] = 3,
+        /// the identities of the machines with which this one takes part in secure sums (`kinfolk node --identity`; default: any)
+        peers: Vec<String> = [],
         /// the kinds of work that are done (default all; `kinfolk list work`)
         work: Vec<String> = [],
         /// kinds of work that are not done
@@ -34,8 +50,8 @@ settings! {
     }
 
     fn check(&self, check: &mut Check) {
-        for word in self.allow.iter().filter(|word| ![SINGLE, SUMS].contains(&word.as_str())) {
-            check.faults.push(unknown_name(&format!("{}.allow", check.place), word, &[SINGLE, SUMS]));
+        for word in self.allow.iter().filter(|word| ![SINGLE, SUMS, DESCRIPTIONS].contains(&word.as_str())) {
+            check.faults.push(unknown_name(&format!("{}.allow", check.place), word, &[SINGLE, SUMS, DESCRIPTIONS]));
         }
         for (key, names) in [("work", &self.work), ("refuse", &self.refuse)] {
             for name in names.iter().filter(|name| !Work::NAMES.contains(&name.as_str())) {
@@ -44,6 +60,14 @@ settings! {
         }
         if self.allow.is_empty() {
             check.fault("allow", "nothing could leave, want single, sums or both");
+        }
+        if let Some(peer) = self.peers.iter().find(|peer| of_hex(peer).is_none()) {
+            let message = format!("got \"{peer}\", want an identity of 64 hexadecimal digits");
+            check.fault_with_hint("peers", &message, "`kinfolk node NODE.toml --identity` prints a machine's own");
+        }
+        if self.allows_single() && self.require == Required::Secure {
+            let message = "secure sums are no protection where the same clients may be asked one by one";
+            check.fault_with_hint("require", message, "say allow = [\"sums\"] too");
         }
         if !self.work.is_empty() && !self.refuse.is_empty() {
             check.fault("refuse", "what is not among the kinds of `work` is refused already, want one of the two keys");
@@ -65,6 +89,20 @@ pub(super) enum Form {
     Single,
     /// Vectors in sums, and beside them what else single clients answer.
     OpenSums,
+    /// In sums over clients of this machine, and nothing else.
+    SealedSums,
+    /// In such sums, masked: the server learns those over several machines.
+    SecureSums,
+}
+
+/// What an answer to an order tells: about which clients of this machine, and in a secure sum with which other machines that have so
+/// many clients each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Release {
+    pub clients: Vec<String>,
+    pub others: Vec<(String, u64)>,
+    /// Whether it is no sum over them, and may be over few.
+    pub is_description: bool,
 }
 
 /// An order to clients of this machine, as far as a policy is concerned.
@@ -77,6 +115,22 @@ impl Policy {
     /// Whether what one client answers may leave.
     pub(crate) fn allows_single(&self) -> bool {
         self.allow.iter().any(|word| word == SINGLE)
+    }
+
+    /// Whether what columns are like may leave, though it be of few clients.
+    pub(super) fn allows_descriptions(&self) -> bool {
+        self.allow.iter().any(|word| word == DESCRIPTIONS)
+    }
+
+    fn minimum(&self) -> Minimum {
+        Minimum { clients: self.minimum_clients, machines: self.minimum_machines }
+    }
+
+    /// What a roster of secure sums must be like, with the identities that are known.
+    pub(super) fn check_roster<R>(&self, check: impl FnOnce(&WantedOfRoster) -> R) -> R {
+        let known: BTreeSet<Seed> = self.peers.iter().filter_map(|peer| of_hex(peer)).collect();
+        let known = Some(&known).filter(|known| !known.is_empty());
+        check(&WantedOfRoster { minimum: self.minimum(), known })
     }
 
     /// Whether it has to be known what was told before.
@@ -98,6 +152,14 @@ impl Policy {
                 _ if !tells(work) => return Ok(()),
                 Form::Single | Form::OpenSums if self.allows_single() => return Ok(()),
                 Form::Single => format!("{name} of single clients"),
+                Form::SecureSums => return Ok(()),
+                Form::SealedSums if self.require == Required::Nothing => return Ok(()),
+                Form::SealedSums => {
+                    return refused(
+                        format!("{name} in sums that the server sees: secure ones alone leave this machine"),
+                        "require",
+                    );
+                }
                 Form::OpenSums => {
                     format!("{name} with a sum, and with losses, choices and lengths of single clients beside it")
                 }
@@ -112,28 +174,28 @@ impl Policy {
         &self,
         account: &Account,
         run: Option<&str>,
-        told: &[Vec<String>],
+        told: &[Release],
         runs: usize,
     ) -> Result<Account> {
         let mut account = account.clone();
         let mut times: BTreeMap<&str, u64> = BTreeMap::new();
-        for clients in told.iter().filter(|clients| !clients.is_empty()) {
-            if !self.allows_single() {
-                self.check_sum(&mut account, clients)?;
+        for release in told.iter().filter(|release| !release.clients.is_empty()) {
+            if !self.allows_single() && !release.is_description {
+                self.check_sum(&mut account, release)?;
             }
-            clients.iter().for_each(|client| *times.entry(client).or_default() += 1);
+            release.clients.iter().for_each(|client| *times.entry(client).or_default() += 1);
         }
         self.count(&mut account, run, &times, runs)?;
         Ok(account)
     }
 
     /// Refuses a sum over few clients, and one from which, with earlier ones, something about few clients follows.
-    fn check_sum(&self, account: &mut Account, clients: &[String]) -> Result<()> {
+    fn check_sum(&self, account: &mut Account, Release { clients, others, .. }: &Release) -> Result<()> {
         let (least, all) = (self.minimum_clients, counted(clients.len(), "client"));
-        let what = if clients.len() < least {
+        let what = if !suffice(clients.len(), others.iter().map(|(_, clients)| *clients), self.minimum()) {
             format!("a sum over {all}: this machine wants at least {least}")
         } else {
-            match account.divide(&clients.iter().map(String::as_str).collect(), least) {
+            match account.divide(&clients.iter().map(String::as_str).collect(), others, self.minimum()) {
                 Ok(()) => return Ok(()),
                 Err(few) => {
                     let few = counted(few, "client");
@@ -201,8 +263,8 @@ mod tests {
         Policy::from_table("node.policy", toml::from_str(keys).unwrap()).unwrap()
     }
 
-    fn names(clients: &[&str]) -> Vec<String> {
-        clients.iter().map(|client| client.to_string()).collect()
+    fn names(clients: &[&str]) -> Release {
+        Release { clients: clients.iter().map(|client| client.to_string()).collect(), ..Release::default() }
     }
 
     fn charged(policy: &Policy, account: &Account, clients: &[&str]) -> Result<Account> {
@@ -224,6 +286,12 @@ mod tests {
         }
         assert!(said(sums, &choose, Form::Single).starts_with("choose of single clients: sums alone leave"));
         assert!(said(sums, &choose, Form::OpenSums).contains("losses, choices and lengths of single clients beside"));
+        let secure = "allow = [\"sums\"]\nrequire = \"secure\"";
+        for (keys, form) in [(sums, Form::SealedSums), (sums, Form::SecureSums), (secure, Form::SecureSums)] {
+            assert_eq!(said(keys, &choose, form), "");
+        }
+        let wanted = "choose in sums that the server sees: secure ones alone leave this machine (node.policy.require)";
+        assert_eq!(said(secure, &choose, Form::SealedSums), wanted);
     }
 
     #[test]
@@ -248,6 +316,21 @@ mod tests {
         charged(&sums, &halves, &all[3..]).unwrap();
         // Where single answers may leave, sums are no secret.
         charged(&policy(""), &first, &["a", "b"]).unwrap();
+    }
+
+    #[test]
+    fn a_single_client_is_in_sums_over_three_machines() {
+        let policy = policy("allow = [\"sums\"]\nrequire = \"secure\"");
+        let sum = |others: &[&str]| Release {
+            clients: vec!["x".into()],
+            others: others.iter().map(|name| (name.to_string(), 1)).collect(),
+            is_description: false,
+        };
+        let charge = |release: Release| policy.charge(&Account::default(), Some("run"), &[release], 9);
+        charge(sum(&["north", "south"])).unwrap();
+        let said = charge(sum(&["north"])).unwrap_err().told();
+        assert_eq!(said, "a sum over 1 client: this machine wants at least 3 (node.policy.minimum_clients)");
+        charge(Release { is_description: true, ..sum(&[]) }).unwrap();
     }
 
     #[test]

@@ -6,9 +6,10 @@
 
 use super::account::Books;
 use super::guard;
+use super::masking;
 use super::memory::{Kept, Memories, Memory};
 use super::node::{Limits, Node, Rows, TableRows};
-use super::policy::{Form, Wanted, tells};
+use super::policy::{Form, Release, Wanted, tells};
 use crate::compute::threads;
 use crate::data::files::Notation;
 use crate::data::schema::{Description, FeaturesSchema, Schema};
@@ -18,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::fixed::{SumOrder, Totals};
-use crate::federation::sealed::SealedOrder;
+use crate::federation::sealed::{Blocks, SealedOrder, SealedSum};
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
     read_settings, roll_of,
@@ -252,7 +253,9 @@ fn keep_where<T>(list: &mut Vec<T>, kept: &[bool]) {
 struct Told {
     /// The run that it counts for, where there is one: roll calls are before any.
     run: Option<String>,
-    clients: Vec<Vec<String>>,
+    releases: Vec<Release>,
+    /// Whether it is told later, and only looked at now.
+    waits: bool,
 }
 
 /// The parts of a message that were prepared, and the result.
@@ -369,16 +372,16 @@ impl Site {
     }
 
     /// Takes note of what an answer tells, before it leaves; an error if it may not.
-    fn settle(&self, message: &[u8], reply: &[u8], Told { run, clients }: Told) -> Result<()> {
-        let Some(books) = self.books()?.filter(|_| !clients.is_empty()) else { return Ok(()) };
+    fn settle(&self, message: &[u8], reply: &[u8], Told { run, releases, waits }: Told) -> Result<()> {
+        let Some(books) = self.books()?.filter(|_| !waits && !releases.is_empty()) else { return Ok(()) };
         let (policy, runs) = (&self.node.policy, self.node.limits.kept);
-        books.settle(message, reply, |account| policy.charge(account, run.as_deref(), &clients, runs))
+        books.settle(message, reply, |account| policy.charge(account, run.as_deref(), &releases, runs))
     }
 
     /// The same before it is computed.
-    fn check_account(&self, Told { run, clients }: &Told) -> Result<()> {
+    fn check_account(&self, Told { run, releases, .. }: &Told) -> Result<()> {
         let Some(books) = self.books()? else { return Ok(()) };
-        self.node.policy.charge(&books.read()?, run.as_deref(), clients, self.node.limits.kept).map(drop)
+        self.node.policy.charge(&books.read()?, run.as_deref(), releases, self.node.limits.kept).map(drop)
     }
 
     /// Turns a panic into an error.
@@ -410,16 +413,21 @@ impl Site {
         wire::decode(message)
     }
 
-    fn try_to_answer(&mut self, message: SiteMessage, memory: &mut Memory) -> Result<(SiteReply, Told)> {
+    fn try_to_answer(&mut self, mut message: SiteMessage, memory: &mut Memory) -> Result<(SiteReply, Told)> {
         let limits = self.node.limits;
         self.prepare(&message)?;
         self.about = self.describe(&message);
-        let told = self.told_by(&message)?;
+        let mut told = self.told_by(&message, memory)?;
         self.check_account(&told)?;
         let Some(prepared) = &mut self.prepared else { return Err(Error::federation("nothing is prepared")) };
+        // In a secure sum, work is done as in any other, and masked before it leaves.
+        let (request, turn) = match std::mem::replace(&mut message.request, Request::Forget) {
+            Request::Mask { turn, work } => (*work, Some(turn)),
+            request => (request, None),
+        };
         let changed = || Error::federation("the clients of this machine have changed since the run began");
         let count = prepared.federation.host.clients().len();
-        let reply = match message.request {
+        let reply = match request {
             Request::Export { .. } | Request::Import { .. } if !self.node.is_part_of_run() => {
                 return Err(Error::federation("what clients remember stays on this machine"));
             }
@@ -430,12 +438,46 @@ impl Site {
             }
             Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
+                let works = if turn.is_some() { masking::works(&message, &models, &orders)? } else { Vec::new() };
+                if let Some(turn) = &turn {
+                    let opened = masking::opened(&self.node, &memory.secure)?;
+                    masking::seat(&mut memory.secure, &message)?.check(turn, &works, &opened)?;
+                }
                 // Scoring is repeated after what it scores.
                 let repeated = (phase != Phase::Evaluate).then_some(stamp);
                 memory.recall(&prepared.federation.host, &orders, repeated)?;
                 let reply = prepared.work(stamp, &ask, &orders, &mut self.log)?;
                 memory.note(&prepared.federation.host, stamp, message.run.checkpoint)?;
-                reply
+                match (turn, reply) {
+                    (Some(turn), SiteReply::Sealed(sums)) => {
+                        let part = masking::part(sums, &prepared.blocks(&orders)?);
+                        let note = wire::encode(&std::mem::take(&mut told.releases))?;
+                        SiteReply::Masked(masking::seat(&mut memory.secure, &message)?.mask(turn, part, works, note)?)
+                    }
+                    (Some(_), _) => return Err(Error::federation("only sums of all that clients answer are masked")),
+                    // What the server sees of one machine is not of few clients, whichever slot they are in.
+                    (None, SiteReply::Sealed(sums)) if !self.node.policy.allows_single() => {
+                        SiteReply::Sealed(prepared.without_small(sums, &orders, self.node.policy.minimum_clients)?)
+                    }
+                    (None, reply) => reply,
+                }
+            }
+            Request::Introduce => SiteReply::Card(masking::introduce(&self.node, &mut memory.secure, &message, count)?),
+            Request::Meet(roster) => {
+                let seat = masking::seat(&mut memory.secure, &message)?;
+                self.node.policy.check_roster(|wanted| seat.meet(roster, wanted))?;
+                SiteReply::Done
+            }
+            Request::Unmask(unmasking) => {
+                let mut opened = masking::opened(&self.node, &memory.secure)?;
+                let before = opened.0.len();
+                let shares = masking::seat(&mut memory.secure, &message)?.unmask(&unmasking, &mut opened)?;
+                masking::keep_opened(&self.node, &mut memory.secure, opened, before)?;
+                SiteReply::Shares(shares)
+            }
+            Request::Forget => {
+                (memory.secure.seat, memory.secure.identity) = (None, None);
+                SiteReply::Done
             }
             Request::Keep { roll, run, stamps } if roll == prepared.roll => {
                 if stamps.len() != count {
@@ -470,13 +512,14 @@ impl Site {
             | Request::Keep { .. }
             | Request::Export { .. }
             | Request::Import { .. }
+            | Request::Mask { .. }
             | Request::Settle { .. } => return Err(changed()),
         };
         Ok((reply, told))
     }
 
     /// What the answer to a message tells about whom, unless this machine's policy refuses it.
-    fn told_by(&self, message: &SiteMessage) -> Result<Told> {
+    fn told_by(&self, message: &SiteMessage, memory: &mut Memory) -> Result<Told> {
         let Some(prepared) = &self.prepared else { return Ok(Told::default()) };
         let here = prepared.federation.host.clients();
         let named = |to: &Option<Vec<u32>>| -> Vec<String> {
@@ -485,18 +528,41 @@ impl Site {
             };
             to.as_ref().map_or_else(|| here.iter().map(|client| client.id.clone()).collect(), named)
         };
-        let clients = match &message.request {
-            Request::Hello { .. } => vec![named(&None)],
-            Request::Work { orders, .. } => {
-                let form = |order: &SiteOrder| if order.sum.is_some() { Form::OpenSums } else { Form::Single };
-                let wanted = orders.iter().map(|order| Wanted { work: &order.work, form: form(order) });
-                self.node.policy.check_forms(wanted)?;
-                orders.iter().filter(|order| tells(&order.work)).map(|order| named(&order.to)).collect()
-            }
-            _ => Vec::new(),
+        let release = |clients| Release { clients, ..Release::default() };
+        let of_orders = |orders: &[SiteOrder], others: Option<Vec<(String, u64)>>| {
+            let form = |order: &SiteOrder| match (&order.seal, &order.sum, &others) {
+                (Some(_), _, Some(_)) => Form::SecureSums,
+                (Some(_), _, None) => Form::SealedSums,
+                (None, Some(_), _) => Form::OpenSums,
+                (None, None, _) => Form::Single,
+            };
+            self.node.policy.check_forms(orders.iter().map(|order| Wanted { work: &order.work, form: form(order) }))?;
+            let told = orders.iter().filter(|order| tells(&order.work)).map(|order| release(named(&order.to)));
+            let others = others.unwrap_or_default();
+            let with = told.map(|release| Release { others: others.clone(), ..release });
+            Ok::<_, Error>(with.filter(|release| !release.clients.is_empty()).collect())
         };
-        let run = matches!(message.request, Request::Work { .. }).then(|| message.run.name.clone());
-        Ok(Told { run, clients })
+        let run = Some(message.run.name.clone());
+        match &message.request {
+            Request::Hello { .. } => {
+                let is_description = self.node.policy.allows_descriptions();
+                let releases = vec![Release { is_description, ..release(named(&None)) }];
+                Ok(Told { releases, ..Told::default() })
+            }
+            Request::Work { orders, .. } => Ok(Told { run, releases: of_orders(orders, None)?, waits: false }),
+            Request::Mask { turn, work } => {
+                let Request::Work { orders, .. } = &**work else {
+                    return Err(Error::federation("nothing but work is masked"));
+                };
+                let others = masking::others(masking::seat(&mut memory.secure, message)?, turn)?;
+                Ok(Told { run, releases: of_orders(orders, Some(others))?, waits: true })
+            }
+            Request::Unmask(unmasking) => {
+                let note = masking::seat(&mut memory.secure, message)?.note(unmasking)?;
+                Ok(Told { run, releases: wire::decode(note)?, waits: false })
+            }
+            _ => Ok(Told::default()),
+        }
     }
 
     fn describe(&self, message: &SiteMessage) -> String {
@@ -507,6 +573,14 @@ impl Site {
             Request::Export { .. } => ("what clients remember, for a checkpoint".into(), all),
             Request::Import { .. } => ("what clients are to remember".into(), all),
             Request::Settle { .. } => ("a fitted model to write".into(), all),
+            Request::Introduce => ("keys of secure sums".into(), all),
+            Request::Meet(roster) => (format!("secure sums over {}", counted(roster.cards.len(), "machine")), all),
+            Request::Unmask(_) => ("shares of a secure sum".into(), all),
+            Request::Forget => ("keys of secure sums to forget".into(), all),
+            Request::Mask { work, .. } => {
+                let inner = SiteMessage { request: (**work).clone(), ..message.clone() };
+                return format!("{}, masked", self.describe(&inner));
+            }
             Request::Work { orders, .. } => {
                 let kinds: BTreeSet<&str> = orders.iter().map(|order| order.work.name()).collect();
                 let everybody = orders.iter().any(|order| order.to.is_none());
@@ -528,8 +602,11 @@ impl Site {
             }
             Request::Work { orders, .. } => {
                 let told = orders.iter().filter(|order| tells(&order.work)).map(|order| {
-                    let form =
-                        if order.sum.is_some() { "in sums, but for losses and choices" } else { "of each client" };
+                    let form = match (&order.seal, &order.sum) {
+                        (Some(_), _) => "in sums alone",
+                        (None, Some(_)) => "in sums, but for losses and choices",
+                        (None, None) => "of each client",
+                    };
                     format!("{form}: {}", order.work.tells())
                 });
                 let told: BTreeSet<String> = told.collect();
@@ -541,7 +618,9 @@ impl Site {
             }
             Request::Keep { .. } | Request::Settle { .. } => "tells how many are kept, and in which folder".into(),
             Request::Export { .. } => "tells all that clients remember".into(),
-            Request::Import { .. } => "tells nothing".into(),
+            Request::Mask { work, .. } => self.disclosure(work),
+            Request::Unmask(_) => "tells the sum over all machines, with the others' shares".into(),
+            Request::Introduce | Request::Meet(_) | Request::Forget | Request::Import { .. } => "tells nothing".into(),
         }
     }
 
@@ -679,6 +758,22 @@ impl Prepared {
             .flat_map(|order| order.to.among(clients.len()).map(|client| (&order.work, rows(client))));
         guard::afford(each, self.federation.host.model().map_or(0, |model| model.layout().len()), limits)?;
         Ok(ask)
+    }
+
+    /// The blocks of the sums of some orders, all of which are sealed.
+    fn blocks(&self, orders: &[SiteOrder]) -> Result<Vec<Blocks>> {
+        let width = self.federation.host.model()?.layout().len();
+        let blocks = |order: &SiteOrder| order.seal.and_then(|seal| seal.blocks(&order.work, width));
+        let none = || Error::federation("sums of some orders only, want all of them");
+        orders.iter().map(|order| blocks(order).ok_or_else(none)).collect()
+    }
+
+    /// Sums without slots of few clients.
+    fn without_small(&self, mut sums: Vec<SealedSum>, orders: &[SiteOrder], least: usize) -> Result<Vec<SealedSum>> {
+        for (sum, blocks) in sums.iter_mut().zip(self.blocks(orders)?) {
+            sum.empty_small(blocks, least);
+        }
+        Ok(sums)
     }
 
     /// Has clients do what is asked. The server hears of their errors what it may; the machine's own log has them in full.

@@ -6,6 +6,7 @@ use crate::federation::client::host::Host;
 use crate::federation::fixed::{SumOrder, Summation, Summed};
 use crate::federation::hidden::Hiding;
 use crate::federation::sealed::{SealedOrder, SealedSum, Sealing};
+use crate::federation::secure::Minimum;
 use crate::federation::server::gather::{Addition, is_suspect, longest};
 use crate::federation::server::{Exchange, Server};
 use crate::federation::work::Reply;
@@ -73,6 +74,12 @@ impl LocalFederation {
     /// Tells only sums over all clients, and nothing of a single one.
     pub fn with_sealed_sums(mut self) -> Self {
         self.server.addition = Addition::Sealed;
+        self
+    }
+
+    /// The same without slots of few clients, as in secure sums over machines.
+    pub fn with_secure_sums(mut self, minimum: Minimum) -> Self {
+        self.server.addition = Addition::Secure(minimum);
         self
     }
 
@@ -311,7 +318,7 @@ impl Federation for LocalFederation {
     }
 
     fn is_sealed(&self) -> bool {
-        self.server.addition == Addition::Sealed
+        self.server.addition.is_sealed()
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {

@@ -81,6 +81,11 @@ pub trait Engine: Federation {
         Ok(())
     }
 
+    /// Tells machines that no more will be asked.
+    fn part(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Statistics of the answers so far.
     fn ledger(&self) -> &Ledger;
 

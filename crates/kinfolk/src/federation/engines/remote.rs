@@ -9,6 +9,8 @@
 //! machine has kept the states of that moment. Where machines are processes of the run itself, which end with it, the
 //! checkpoint has the states in it.
 
+mod secure;
+
 use super::*;
 use crate::data::schema::sorted;
 use crate::data::{DataShape, Features, Population, Shard, Targets};
@@ -27,6 +29,7 @@ use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Phase};
 use crate::models::Packed;
 use crate::text::counted;
+use secure::SecureSums;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -205,6 +208,7 @@ pub struct RemoteFederation {
     lost: BTreeMap<(u64, String), Lost>,
     /// Where clients' own models are saved, or why not.
     kept: Vec<String>,
+    secure: SecureSums,
 }
 
 /// What every client remembers, and what is saved by those that are the user's own code.
@@ -360,6 +364,7 @@ impl RemoteFederation {
             stop: Arc::default(),
             lost: BTreeMap::new(),
             kept: Vec::new(),
+            secure: SecureSums::default(),
         }
     }
 
@@ -450,14 +455,18 @@ impl RemoteFederation {
         self
     }
 
+    /// Refuses to alter single answers where none comes.
+    fn refuse_altered(&self) -> Result<()> {
+        if !self.server.transforms.alter_answers() {
+            return Ok(());
+        }
+        let message = "answers that are altered on their way come one by one, and only sums leave machines";
+        Err(Error::new(ErrorKind::Unsupported, message).hint("leave out the attacks and garbage in [faults]"))
+    }
+
     /// An ask of which machines answer only sums over their clients.
     fn ask_for_sums(&mut self, ask: &Ask) -> Result<Answers> {
-        if self.server.transforms.alter_answers() {
-            let message = "answers that are altered on their way come one by one, and only sums leave machines";
-            return Err(
-                Error::new(ErrorKind::Unsupported, message).hint("leave out the attacks and garbage in [faults]")
-            );
-        }
+        self.refuse_altered()?;
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
         let sealed = exchange.gatherer.seal()?;
@@ -521,10 +530,14 @@ impl RemoteFederation {
 
     /// The message with a machine's part of an ask.
     fn message(&self, ask: &Ask, packed: &[Arc<Packed>], machine: &Machine, orders: Vec<SiteOrder>) -> Result<Vec<u8>> {
+        self.encode(self.work(ask, packed, machine, orders))
+    }
+
+    fn work(&self, ask: &Ask, packed: &[Arc<Packed>], machine: &Machine, orders: Vec<SiteOrder>) -> Request {
         let needed: BTreeSet<usize> = orders.iter().flat_map(|order| order.work.needs().models.into_owned()).collect();
         let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
         let (roll, stamp) = (machine.roll.clone(), self.server.asked);
-        self.encode(Request::Work { roll, stamp, phase: ask.phase, models, orders })
+        Request::Work { roll, stamp, phase: ask.phase, models, orders }
     }
 
     fn encode(&self, request: Request) -> Result<Vec<u8>> {
@@ -708,15 +721,17 @@ impl Federation for RemoteFederation {
     }
 
     fn is_sealed(&self) -> bool {
-        self.server.addition == Addition::Sealed
+        self.server.addition.is_sealed()
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answers> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Stopped, "stopped"));
         }
-        if self.is_sealed() {
-            return self.ask_for_sums(ask);
+        match self.server.addition {
+            Addition::Sealed => return self.ask_for_sums(ask),
+            Addition::Secure(minimum) => return self.ask_for_secure_sums(ask, minimum),
+            Addition::Float | Addition::Integer => {}
         }
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
@@ -907,6 +922,10 @@ impl Engine for RemoteFederation {
         Ok(())
     }
 
+    fn part(&mut self) -> Result<()> {
+        self.part_from_machines()
+    }
+
     fn ledger(&self) -> &Ledger {
         &self.server.ledger
     }
@@ -920,7 +939,7 @@ impl Engine for RemoteFederation {
         };
         let absent = self.shared.absent.iter().cloned().chain(self.server.transforms.notes(infos.len()));
         let lost = absent.chain(self.lost.iter().map(note)).chain(self.server.ledger.notes(infos));
-        lost.chain(self.kept.iter().cloned()).collect()
+        lost.chain(self.secure_notes()).chain(self.kept.iter().cloned()).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::aggregate::{Sum, Weight};
 use crate::error::Result;
 use crate::federation::fixed::{FixedSum, Grid, SumOrder, Summand, Summed};
 use crate::federation::sealed::{Blocks, SealedOrder, SealedSum, open_answers, sealed_order};
+use crate::federation::secure::Minimum;
 use crate::federation::work::{Content, Reply, Work};
 use crate::federation::{Absence, Answers, Ask, By, Gather, Missing, Order, OrderAnswers, Phase, Slot, part_of};
 use crate::models::{Model, Reduced};
@@ -39,6 +40,15 @@ pub enum Addition {
     Integer,
     /// As integers, with all that clients answer, and nothing else is told of them.
     Sealed,
+    /// The same, where nobody sees a slot with fewer clients, nor what single machines add.
+    Secure(Minimum),
+}
+
+impl Addition {
+    /// Whether nothing is told of single clients.
+    pub fn is_sealed(self) -> bool {
+        matches!(self, Addition::Sealed | Addition::Secure(_))
+    }
 }
 
 /// Collects replies, and sums that an engine reduced while computing.
@@ -52,6 +62,8 @@ pub struct Gatherer<'a> {
     held: usize,
     /// How the vectors of each order are summed as integers, where they are, and the sums.
     integer: Vec<Option<(SumOrder, Vec<FixedSum>)>>,
+    /// The fewest clients of a slot that is seen.
+    least: usize,
     /// The sums of each order, where nothing else is told.
     sealed: Vec<(SealedOrder, Blocks, SealedSum)>,
     /// Slots with a vector that no sum can hold, by order.
@@ -148,6 +160,7 @@ impl<'a> Gatherer<'a> {
             waiting: Vec::new(),
             held: 0,
             integer,
+            least: if let Addition::Secure(minimum) = addition { minimum.clients } else { 0 },
             sealed: Vec::new(),
             spoiled: BTreeSet::new(),
             to_remove: BTreeSet::new(),
@@ -226,6 +239,11 @@ impl<'a> Gatherer<'a> {
         Ok(self.sealed.iter().map(|(order, _, _)| *order).collect())
     }
 
+    /// The blocks of an order's sums.
+    pub fn blocks(&self, order: usize) -> Blocks {
+        self.sealed[order].1
+    }
+
     /// Why this cannot be the sum over some of these clients' answers to an order.
     pub fn fault(&self, order: usize, clients: &[u32], found: &SealedSum) -> Option<&'static str> {
         let (sealed, blocks, _) = &self.sealed[order];
@@ -248,14 +266,17 @@ impl<'a> Gatherer<'a> {
 
     /// The sums as answers.
     fn open_sums(&mut self) {
-        for (order, (sealed, blocks, sum)) in self.sealed.iter().enumerate() {
+        for (order, (sealed, blocks, sum)) in self.sealed.iter_mut().enumerate() {
             let answers = &mut self.answers.orders[order];
+            answers.unseen = sum.empty_small(*blocks, self.least) * self.least.saturating_sub(1);
             answers.clients.sort_unstable();
             answers.rows = answers.clients.iter().map(|&client| self.rows[client as usize]).collect();
             (answers.sums, answers.slots) = sum.read(sealed, *blocks);
             let work = &self.ask.orders[order].work;
             if self.ask.phase != Phase::Evaluate && work.sends(1).numbers > 0 {
                 self.ledger.useful += answers.answered() as u64;
+                let beside = answers.clients.len().saturating_sub(answers.answered());
+                self.ledger.unseen += beside.min(answers.unseen) as u64;
             }
             // A mean is about as long as its terms.
             let means = answers.sums.iter().filter(|sum| sum.count > 0).map(|sum| norm(&sum.total) / sum.weight);

@@ -25,6 +25,8 @@ pub struct Ledger {
     pub(in crate::federation) usual: BTreeMap<String, Size>,
     pub(in crate::federation) opposed: Opposed,
     pub(in crate::federation) copies: Copies,
+    /// Answers, at most, in slots that nobody sees because they have few clients.
+    pub(in crate::federation) unseen: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -134,6 +136,12 @@ impl Ledger {
         }
         notes.extend(self.opposed.note(|client| name(client).to_string()));
         notes.extend(self.copies.note(|client| name(client).to_string()));
+        if self.unseen > 0 {
+            notes.push(format!(
+                "up to {} answers are in no sum, as too few clients were in the same slot for it to be opened (privacy.minimum_clients)",
+                self.unseen
+            ));
+        }
         notes
     }
 }
