@@ -354,7 +354,7 @@ fn a_method_does_with_sums_alone_or_says_why_not() {
             let mut local = problem.integer(2).with_secure_sums(minimum);
             let here = play(&mut *problem.method(kind, more), &mut local, 3).unwrap();
             let scored = scores(&here, &mut local, &problem);
-            let several: &[usize] = if number == 0 { &[3, 4, 10] } else { &[3] };
+            let several: &[usize] = if kind.name == "ifca" { &[3, 4, 10] } else { &[3] };
             for &machines in several {
                 let mut remote = problem.dealt(machines, |place| place % machines).with_secure_sums(minimum);
                 let there = play(&mut *problem.method(kind, more), &mut remote, 3).unwrap();

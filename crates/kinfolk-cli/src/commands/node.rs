@@ -24,8 +24,11 @@ pub struct Arguments {
     #[arg(value_name = "NODE.toml", required_unless_present_any = ["data", "partition"])]
     file: Option<PathBuf>,
     /// Where the SuperLink is
-    #[arg(long, value_name = "HOST:PORT")]
-    superlink: String,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "identity")]
+    superlink: Option<String>,
+    /// Print the identity by which other machines know this one in secure sums, made where it is missing, and end
+    #[arg(long)]
+    identity: bool,
     /// Certificates of the authority that signed the SuperLink's [default: the authorities that browsers trust]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     root_certificates: Option<PathBuf>,
@@ -111,13 +114,18 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         Some(path) => Node::read(path, None)?,
         None => Node::of_keys(arguments.keys.table(), Path::new(""), None, Vec::new())?,
     };
+    let Some(superlink) = arguments.superlink.filter(|_| !arguments.identity) else {
+        let identity = node.public_identity()?;
+        println!("{}", identity.ok_or_else(|| Error::settings("this machine has no file for an identity"))?);
+        return Ok(Ending::Done);
+    };
     let security = match (arguments.insecure, arguments.root_certificates) {
         (true, _) => Security::Insecure,
         (false, Some(path)) => Security::Certificates(path),
         (false, None) => Security::PublicAuthorities,
     };
     let state = arguments.state.unwrap_or_else(|| default_state(&node));
-    let connection = Connection { superlink: arguments.superlink, security, key: arguments.key };
+    let connection = Connection { superlink, security, key: arguments.key };
     let site = Site::new(node, arguments.threads.unwrap_or(0))?.with_models(settle);
     let stop = stop_on_signal()?;
     serve(&connection, site, &state, &stop, &say)?;

@@ -73,6 +73,25 @@ def test_all_methods_give_the_bits_of_one_process(loopback: Loopback, nodes: dic
         assert len(own) == (SHOPS if label in ("hierarchical", "auto") else 0)
 
 
+def test_secure_sums_have_the_bits_of_one_process(loopback: Loopback, nodes: dict[str, Path], tmp_path: Path) -> None:
+    there, here, table = tmp_path / "there", tmp_path / "here", tmp_path / "all.csv"
+    secure = HERE / "secure.toml"
+    run = loopback.start_run(EXAMPLE, experiment=str(secure), out=str(there), machines=3)
+    assert finish(loopback, run) == "finished:completed"
+    write_table(table, range(SHOPS))
+    kinfolk.run(secure, out=here, **{"data.path": str(table)})
+    assert models(there) == models(here) != {}
+    ours, theirs = repeat(here, "ifca"), repeat(there, "ifca")
+    assert (ours["status"], ours["metric"]) == (theirs["status"], theirs["metric"])
+    assert "secure sums over 3 machines: with fewer than four of them none may be missing" in theirs["notes"]
+    for name, node in nodes.items():
+        said = loopback.log(name)
+        assert said.count(", masked") > 8 and "keys of secure sums to forget" in said
+        assert (node.parent / "kinfolk-identity").stat().st_mode & 0o777 == 0o600
+        printed = command("node", node, "--identity", home=tmp_path)
+        assert printed.returncode == 0 and re.fullmatch("[0-9a-f]{64}\n", printed.stdout), printed.stderr
+
+
 def test_the_program_runs_an_experiment_without_an_app_folder(
     loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -476,7 +476,7 @@ impl Site {
                 SiteReply::Shares(shares)
             }
             Request::Forget => {
-                (memory.secure.seat, memory.secure.identity) = (None, None);
+                memory.secure.seat = None;
                 SiteReply::Done
             }
             Request::Keep { roll, run, stamps } if roll == prepared.roll => {

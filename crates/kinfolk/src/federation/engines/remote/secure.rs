@@ -16,6 +16,8 @@ pub(super) struct SecureSums {
     meeting: Option<Meeting>,
     /// How many machines have met.
     met: usize,
+    /// Why machines are missing, by their numbers, until they answer again.
+    faults: BTreeMap<u64, String>,
     /// How often a sum was opened without the help of a machine, by its number and name.
     unhelped: BTreeMap<(u64, String), usize>,
 }
@@ -91,39 +93,40 @@ impl RemoteFederation {
         let mut left: BTreeSet<usize> = errands.keys().copied().collect();
         let blocks: Vec<Blocks> = (0..ask.orders.len()).map(|order| exchange.gatherer.blocks(order)).collect();
         let shapes: Vec<SlotShape> = blocks.iter().flat_map(|blocks| blocks.shapes()).collect();
-        let outcome = self.total(ask, (&shared, &errands, &sealed), &shapes, minimum)?;
-        match outcome {
+        let mut why_none = String::new();
+        match self.total(ask, (&shared, &errands, &sealed), &shapes, minimum)? {
             Ok((among, totals)) => {
                 let mut totals = totals.into_iter().zip(&shapes);
+                let mut sums = Vec::new();
                 for (order, blocks) in blocks.iter().enumerate() {
                     let of_machine = |place: &usize| errands.get(place).map(|(machine, orders)| machine.places(orders));
                     let to = among.iter().filter_map(of_machine).flatten().filter(|(of, _)| *of == order);
                     let clients: Vec<u32> = to.flat_map(|(_, clients)| clients).collect();
                     let slots = totals.by_ref().take(blocks.shapes().count());
-                    let sum: Vec<i128> =
-                        slots.flat_map(|(total, shape)| total.unwrap_or_else(|| vec![0; shape.length])).collect();
-                    let sum = SealedSum(sum);
-                    if let Some(fault) = exchange.gatherer.fault(order, &clients, &sum) {
-                        return Err(Error::federation(format!("a secure sum over {} machines: {fault}", among.len())));
+                    let sum = slots.flat_map(|(total, shape)| total.unwrap_or_else(|| vec![0; shape.length])).collect();
+                    sums.push((order, clients, SealedSum(sum)));
+                }
+                // Which machine it was that added what cannot be, nobody can tell.
+                match sums.iter().find_map(|(order, clients, sum)| exchange.gatherer.fault(*order, clients, sum)) {
+                    Some(fault) => why_none = format!("over {} machines, {fault}", among.len()),
+                    None => {
+                        sums.iter()
+                            .for_each(|(order, clients, sum)| exchange.gatherer.take_sealed(*order, clients, sum));
+                        left.retain(|place| !among.contains(place));
                     }
-                    exchange.gatherer.take_sealed(order, &clients, &sum);
                 }
-                left.retain(|place| !among.contains(place));
             }
-            Err(why) => left.iter().filter_map(|place| errands.get(place)).for_each(|(machine, _)| {
-                let known = self.lost.contains_key(&(machine.number, machine.name.clone()));
-                if !known {
-                    self.lose_clients(machine, &why, std::iter::empty());
-                }
-            }),
+            Err(why) => why_none = why,
         }
         for (machine, orders) in left.iter().filter_map(|place| errands.get(place)) {
+            let fault = self.secure.faults.get(&machine.number).unwrap_or(&why_none).clone();
+            let mut lost = Vec::new();
             for (order, clients) in machine.places(orders) {
                 exchange.sent[order] -= clients.len();
                 clients.iter().for_each(|&client| exchange.gatherer.missing(client, Absence::Silent));
-                let lost = self.lost.entry((machine.number, machine.name.clone())).or_default();
-                lost.clients.extend(clients);
+                lost.extend(clients);
             }
+            self.lose_clients(machine, &fault, lost.into_iter());
         }
         Ok(self.server.close(exchange))
     }
@@ -186,6 +189,7 @@ impl RemoteFederation {
                 let fault = match reply {
                     Ok(SiteReply::Masked(numbers)) => match opening::fault(&numbers, shapes, among.len()) {
                         None => {
+                            self.secure.faults.remove(&machine.number);
                             masked.insert(place, numbers);
                             continue;
                         }
@@ -194,7 +198,7 @@ impl RemoteFederation {
                     other => unwanted(other),
                 };
                 missing.push(place);
-                self.lose_clients(machine, &fault, std::iter::empty());
+                self.secure.faults.insert(machine.number, fault);
             }
             meeting.spared.retain(|place, _| !masked.contains_key(place));
             missing.iter().for_each(|&place| meeting.spare(place));
@@ -224,7 +228,7 @@ impl RemoteFederation {
         for (machine, why) in unhelped {
             match &opened {
                 Ok(_) => *self.secure.unhelped.entry((machine.number, machine.name.clone())).or_default() += 1,
-                Err(_) => self.lose_clients(machine, &why, std::iter::empty()),
+                Err(_) => drop(self.secure.faults.insert(machine.number, why)),
             }
         }
         Ok(opened.map(|totals| (among.iter().map(|&place| meeting.machines[place as usize]).collect(), totals)))
@@ -243,7 +247,7 @@ impl RemoteFederation {
                     cards.push(card);
                     machines.push(place);
                 }
-                (_, other) => self.lose_clients(machine, &unwanted(other), std::iter::empty()),
+                (_, other) => drop(self.secure.faults.insert(machine.number, unwanted(other))),
             }
         }
         if machines.len() > MOST_MACHINES {
@@ -253,7 +257,7 @@ impl RemoteFederation {
                 .hint("each has a mask with every other; set privacy.sums = \"sealed\", or have fewer machines with more clients"));
         }
         let roster = Roster { minimum, cards };
-        roster.check_enough(0..machines.len()).map_err(|error| self.with_losses(error))?;
+        roster.check_enough(0..machines.len()).map_err(|error| self.too_few(error))?;
         let messages = machines
             .iter()
             .map(|&place| Ok((shared.machines[place].number, self.encode(Request::Meet(roster.clone()))?)))
@@ -264,24 +268,26 @@ impl RemoteFederation {
             if let (Some(place), Err(why)) = (place, met(reply)) {
                 // Whoever refused the roster will refuse the sums.
                 spared.insert(place as u32, (REFUSED, REFUSED));
-                self.lose_clients(machine, &why, std::iter::empty());
+                self.secure.faults.insert(machine.number, why);
             }
         }
         let left = (0..machines.len()).filter(|&place| !spared.contains_key(&(place as u32)));
-        roster.check_enough(left).map_err(|error| self.with_losses(error))?;
+        roster.check_enough(left).map_err(|error| self.too_few(error))?;
         let digest = roster.digest()?;
         self.secure.met = machines.len();
         Ok(Meeting { roster, digest, machines, turn: 0, spared })
     }
 
-    /// Why too few machines are left.
-    fn with_losses(&self, error: Error) -> Error {
-        let why: Vec<String> = self.lost.iter().map(|((_, name), lost)| format!("{name}: {}", lost.reason)).collect();
-        match why.is_empty() {
-            true => error
-                .hint("start more machines, or set privacy.sums = \"sealed\": then the server sees the sums of each"),
-            false => error.hint(why.join("; ")),
-        }
+    /// Too few machines are left, and why.
+    fn too_few(&self, error: Error) -> Error {
+        let name = |number: &u64| {
+            let machine = self.shared.machines.iter().find(|machine| machine.number == *number);
+            machine.map_or("?", |machine| &machine.name)
+        };
+        let why = self.secure.faults.iter().map(|(number, why)| format!("; {}: {}", name(number), one_line(why)));
+        let message = error.told() + &why.collect::<String>();
+        Error::federation(message)
+            .hint("with privacy.sums = \"sealed\" the server sees the sums of each machine, of which there may be one")
     }
 
     /// Has machines forget their keys.
