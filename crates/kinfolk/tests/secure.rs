@@ -12,7 +12,7 @@ use kinfolk::federation::engines::remote::{Delivery, Line, MessageKind, Transpor
 use kinfolk::federation::wire::{self, Request, SiteMessage, SiteReply};
 use kinfolk::record::Record;
 use kinfolk::run::venue::Elsewhere;
-use kinfolk::run::{Options, Unwatched, run_at};
+use kinfolk::run::{Disclosures, Options, Unwatched, run_at};
 use kinfolk::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,6 +90,17 @@ fn nothing_but_masked_sums_and_shares_leaves_a_machine_in_two_questions_an_ask()
         );
         assert!(is_meant, "{}", phase(message));
     }
+}
+
+#[test]
+fn what_would_be_told_is_said_before() {
+    let shown = |text: &str| Disclosures::of(&Experiment::parse("test", text, &[]).unwrap()).show();
+    let secure = shown(&secure());
+    assert!(secure.contains("with three machines none may be missing; from four on more than two thirds"), "{secure}");
+    // Names, rows and groups are told of each client, before the first method.
+    let (before, after) = secure.split_once("method ifca").unwrap();
+    assert!(before.contains("each client") && !after.contains("each client"), "{secure}");
+    assert!(after.contains("sums over all machines") && shown(&digits()).contains("sums over a machine's clients"));
 }
 
 /// Machines some of which do not answer: (machine, phase, at which message of that phase; for how many).

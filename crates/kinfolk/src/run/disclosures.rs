@@ -6,6 +6,7 @@ use crate::federation::disclosure::{Disclosure, Telling, Times, Told};
 use crate::federation::work::{Evaluate, Respond, Tally, TypedWork};
 use crate::methods::study_discloses;
 use crate::models::Ability;
+use crate::privacy::Disclosure as Sums;
 use crate::report::table::Table;
 use serde::Serialize;
 
@@ -50,6 +51,12 @@ pub struct Row {
 const SERVER: &str = "the server of the run, and nobody else";
 const EACH: &str = "each client";
 const SUMS: &str = "sums";
+/// Where nothing else leaves.
+const SEALED: &str = "sums over a machine's clients";
+const SECURE: &str = "sums over all machines";
+/// To whom these, and what follows where machines are missing.
+const SERVER_IN_SUMS: &str = "the server of the run, and nobody else, which sees sums over machines alone (with three machines none may be \
+                              missing; from four on more than two thirds have to be there)";
 /// Vectors are summed, and what else is told comes one by one.
 const MIXED: &str = "sums; losses and choices of each client";
 const ONCE: &str = "once";
@@ -138,7 +145,7 @@ impl Disclosures {
         }
         let often = format!("every {} rounds of a method, and after its last", top.evaluate_every);
         let mut tells = vec![Row::of_work::<Evaluate>(Told::Single, often, "clients.csv and the result table")];
-        if ability.solves_exactly() {
+        if ability.solves_exactly() && experiment.privacy.sums == Sums::Open {
             let beside = "what personal models in clusters are compared with: each client alone, and one model for all";
             let times = if ability == Ability::Quadratic { "once a method" } else { "up to 60 times a method" };
             tells.push(Row::of_work::<Respond>(Told::Sums, times, beside));
@@ -149,8 +156,16 @@ impl Disclosures {
             tells.push(Row::of_work::<Tally>(Told::Sums, "once a method", what));
         }
         parts.push(Part { part: "evaluation".into(), tells });
+        let (of, to) = match experiment.privacy.sums {
+            Sums::Open => (None, SERVER),
+            Sums::Sealed => (Some(SEALED), SERVER),
+            Sums::Secure => (Some(SECURE), SERVER_IN_SUMS),
+        };
+        // The roll is called in any case.
+        let told = parts[1..].iter_mut().flat_map(|part| &mut part.tells);
+        told.for_each(|row| row.of = of.unwrap_or(row.of));
         parts.push(end(KEPT));
-        Self { name: experiment.name().into(), seeds: top.repeat, to: SERVER, parts }
+        Self { name: experiment.name().into(), seeds: top.repeat, to, parts }
     }
 
     /// Those of a fit over machines, which is of linear models.

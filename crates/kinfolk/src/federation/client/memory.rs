@@ -283,7 +283,7 @@ fn read(path: &Path) -> Result<Option<Memory>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::federation::wire::DataOrder;
+    use crate::federation::wire::{DataOrder, Request};
     use crate::models::Packed;
 
     fn state(stamp: u64) -> State {
