@@ -501,7 +501,8 @@ fn what_secure_sums_cost() {
     const ROUNDS: usize = 11;
     let experiment = |sums: &str, method: &str, rounds: usize| {
         let head = digits().split("[privacy]").next().unwrap().replace("\"softmax\"", "\"mlp\"\nhidden = [64]");
-        let head = head.replace("clients = 12", "clients = 40");
+        let head = head
+            .replace("clients = 12\nsamples = 40\ntest_samples = 20", "clients = 40\nsamples = 25\ntest_samples = 10");
         format!(
             "evaluate_every = 1000\nsums = \"{sums}\"\n{head}[privacy]\nsums = \"SUMS\"\n[[method]]\n{method}\nstep = 0.1\nrounds = {rounds}\n"
         )
