@@ -6,6 +6,7 @@ use super::roster::{Roster, Wanted};
 use super::shares::split;
 use super::{Digest, Masked, Seed, Shares, Turn, Unmasking, digest_of, random, threshold};
 use crate::error::{Error, Result};
+use crate::federation::fixed::{read_integers, write_integers};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,8 @@ struct Pending {
 /// What one machine tells another.
 #[derive(Serialize, Deserialize)]
 struct Parcel {
-    /// How many clients are in each slot, masked.
+    /// How many clients are in each slot, masked. Its length tells nothing.
+    #[serde(serialize_with = "write_integers", deserialize_with = "read_integers")]
     clients: Vec<i128>,
     /// Of the seed of each slot.
     shares: Vec<Seed>,
