@@ -300,7 +300,7 @@ fn rosters_are_checked() {
     };
     assert_eq!(said(&|_| {}, &wanted), BTreeSet::from([String::new()]));
     let all_say = |said: BTreeSet<String>, text: &str| assert!(said.iter().all(|said| said.contains(text)), "{said:?}");
-    all_say(said(&|roster| drop(roster.cards.pop()), &wanted), "secure sums: ");
+    all_say(said(&|roster| roster.cards.truncate(2), &wanted), "secure sums: ");
     all_say(said(&|roster| roster.cards[0].masking = [5; 32], &wanted), "secure sums: ");
     all_say(said(&|roster| roster.cards.push(roster.cards[0].clone()), &wanted), "on the roster twice");
     all_say(said(&|roster| roster.minimum.clients = 2, &wanted), "sums over at least 2 clients on 3 machines");

@@ -70,6 +70,9 @@ impl Meeting {
 /// The part of a machine in an ask, by the machine's place among all.
 type Errands<'m> = BTreeMap<usize, (&'m Machine, Vec<SiteOrder>)>;
 
+/// The machines that a sum is over, by their places among all, and what each slot has.
+type Opened = (BTreeSet<usize>, Vec<Total>);
+
 impl RemoteFederation {
     /// Has machines mask their sums, so that the server learns those over all of them.
     pub fn with_secure_sums(mut self, minimum: Minimum) -> Self {
@@ -138,7 +141,7 @@ impl RemoteFederation {
         (shared, errands, sealed): (&Arc<Shared>, &Errands, &[SealedOrder]),
         shapes: &[SlotShape],
         minimum: Minimum,
-    ) -> Result<std::result::Result<(BTreeSet<usize>, Vec<Total>), String>> {
+    ) -> Result<Delivery<Opened>> {
         let mut meeting = match self.secure.meeting.take() {
             Some(meeting) => meeting,
             None => self.meet_machines(shared, minimum)?,
@@ -154,7 +157,7 @@ impl RemoteFederation {
         ask: &Ask,
         (shared, errands, sealed): (&Arc<Shared>, &Errands, &[SealedOrder]),
         shapes: &[SlotShape],
-    ) -> Result<std::result::Result<(BTreeSet<usize>, Vec<Total>), String>> {
+    ) -> Result<Delivery<Opened>> {
         let packed = self.pack(ask)?;
         let mut among = meeting.expected();
         let (turn, masked) = loop {
