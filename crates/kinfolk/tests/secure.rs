@@ -405,6 +405,8 @@ struct Restarted {
     folder: PathBuf,
     exchanges: Arc<Mutex<usize>>,
     death: Option<usize>,
+    /// Before which exchange the last machine loses all that it remembers.
+    loss: Option<usize>,
 }
 
 impl Transport for Restarted {
@@ -418,6 +420,9 @@ impl Transport for Restarted {
             *exchanges += 1;
             *exchanges
         };
+        if self.loss == Some(now) {
+            std::fs::remove_dir_all(self.folder.join("machine-3")).unwrap();
+        }
         let answer = |(number, message): (u64, Vec<u8>)| {
             let node = Node::new(Rows::Partition { index: number as usize, of: 4 });
             let mut memories = Memories::in_folder(self.folder.join(format!("machine-{number}")), 20);
@@ -426,6 +431,24 @@ impl Transport for Restarted {
         };
         let replies = messages.into_iter().map(answer).collect();
         if self.death == Some(now) { Err(Error::new(ErrorKind::Stopped, "the server died")) } else { Ok(replies) }
+    }
+}
+
+#[test]
+fn a_machine_that_has_lost_its_keys_is_one_less() {
+    let text = short("name = \"fedavg\"");
+    // Before a sum is masked, and before it is opened.
+    for (loss, rounds) in [(6, 3), (7, 3)] {
+        let folder = tempfile::tempdir().unwrap();
+        let machines =
+            Restarted { folder: folder.path().into(), exchanges: Arc::default(), death: None, loss: Some(loss) };
+        let record = there(Arc::new(Mutex::new(Box::new(machines))), &text);
+        assert_eq!(record.summary.methods[0].status, "done");
+        let said = notes(&record);
+        let lost = said.iter().find(|note| note.starts_with("machine 3: no answer to"));
+        assert!(lost.is_some_and(|note| note.contains("has lost them")), "{loss}: {said:?}");
+        let trained = record.rounds.iter().filter(|round| round.phase == "train" && round.loss.is_some()).count();
+        assert!(trained > rounds, "{loss}: {said:?}");
     }
 }
 
@@ -439,7 +462,7 @@ fn a_run_goes_on_with_the_same_bits_after_the_server_and_every_machine_died() {
     let text = short("name = \"ifca\"\nclusters = 2");
     let run = |folder: &Path, death: Option<usize>, resume: bool| {
         let exchanges = Arc::new(Mutex::new(0));
-        let machines = Restarted { folder: folder.into(), exchanges: exchanges.clone(), death };
+        let machines = Restarted { folder: folder.into(), exchanges: exchanges.clone(), death, loss: None };
         let experiment = Experiment::parse("test", &text, &[]).unwrap();
         let (folder, checkpoint_every) = (Some(folder.join("run")), Duration::ZERO);
         let options = Options { folder, resume, checkpoint_every, ..Options::default() };
