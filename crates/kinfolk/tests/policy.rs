@@ -266,6 +266,9 @@ fn a_policy_that_contradicts_itself_is_refused() {
     for (policy, wanted) in [
         ("allow = [\"means\"]", "node.policy.allow: got \"means\", want one of single, sums"),
         ("allow = []", "node.policy.allow: nothing could leave"),
+        ("allow = [\"descriptions\"]", "node.policy.allow: nothing could leave"),
+        ("require = \"secure\"", "node.policy.require: secure sums are no protection"),
+        ("peers = [\"12\"]", "node.policy.peers: got \"12\", want an identity of 64 hexadecimal digits"),
         ("refuse = [\"minimize\"]", "node.policy.refuse: got \"minimize\""),
         ("refuse = [\"losses\"]\nwork = [\"train\"]", "node.policy.refuse"),
         ("minimum_clients = 5", "node.policy.minimum_clients: sums are no protection"),

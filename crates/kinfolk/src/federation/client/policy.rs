@@ -58,7 +58,7 @@ settings! {
                 check.faults.push(unknown_name(&format!("{}.{key}", check.place), name, Work::NAMES));
             }
         }
-        if self.allow.is_empty() {
+        if !self.allow.iter().any(|word| [SINGLE, SUMS].contains(&word.as_str())) {
             check.fault("allow", "nothing could leave, want single, sums or both");
         }
         if let Some(peer) = self.peers.iter().find(|peer| of_hex(peer).is_none()) {
