@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-const EXPERIMENTS: [&str; 3] = [
+const EXPERIMENTS: [&str; 4] = [
     r#"
 [data]
 source = "linear"
@@ -90,9 +90,26 @@ rounds = 2
 name = "mixture-fedem"
 rounds = 2
 "#,
+    r#"
+[data]
+source = "linear"
+clients = 6
+samples = 12
+test_samples = 12
+dimension = 2
+[model]
+kind = "linear"
+[privacy]
+sums = "secure"
+[[method]]
+name = "ifca"
+clusters = 2
+start = "random"
+rounds = 2
+"#,
 ];
 
-const MACHINES: usize = 2;
+const MACHINES: usize = 3;
 
 /// What a machine is started with.
 fn site(index: usize) -> Result<Site> {
@@ -175,11 +192,12 @@ fn message_bytes() {
 #[test]
 fn reply_bytes() {
     let replies = some(heard().replies, 60);
-    // Rolls, single answers and integer sums are among them.
+    // Rolls, single answers, integer sums and masked ones are among them.
     let found: Vec<SiteReply> = replies.iter().map(|bytes| wire::decode(bytes).expect("a reply")).collect();
     assert!(found.iter().any(|reply| matches!(reply, SiteReply::Roll(_))));
     assert!(found.iter().any(|reply| matches!(reply, SiteReply::Replies(single, _) if !single.is_empty())));
     assert!(found.iter().any(|reply| matches!(reply, SiteReply::Replies(_, sums) if !sums.is_empty())));
+    assert!(found.iter().any(|reply| matches!(reply, SiteReply::Masked(_) | SiteReply::Shares(_))));
     fuzz(&Inputs::of("reply_bytes", replies), cases(5000, 1), |_, bytes| wire::decode::<SiteReply>(bytes).is_ok());
 }
 
