@@ -25,12 +25,19 @@ impl Identity {
 }
 
 /// The secrets of a machine in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Keys {
     /// By which parcels are sealed.
     sealing: Seed,
     /// From which masks follow.
     masking: Seed,
+}
+
+impl std::fmt::Debug for Keys {
+    /// Nothing of them, wherever that is written.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys")
+    }
 }
 
 /// What a machine shows of itself: its keys for a run, and who says so.
