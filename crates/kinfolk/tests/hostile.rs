@@ -446,6 +446,29 @@ fn sign_flippers_are_said_and_honest_clients_are_not() {
 }
 
 #[test]
+fn who_sends_much_longer_updates_than_others_is_named() {
+    let notes = |faults: &str| {
+        let mut record = run(
+            &digits(&["name = \"oracle\"\naggregate = \"trimmed-mean\""], faults),
+            &Options::default(),
+            &mut Unwatched,
+        )
+        .unwrap();
+        let repeat = record.summary.methods.remove(0).repeats.remove(0);
+        (repeat.extra["attackers_noticed"].as_f64(), repeat.extra["honest_suspected"].as_f64(), repeat.notes)
+    };
+    let (noticed, honest, said) = notes("attack = \"noise\"\nattackers = 0.25");
+    assert_eq!((noticed, honest), (Some(1.0), Some(0.0)), "{said:?}");
+    assert!(
+        said.iter()
+            .any(|note| note.starts_with("the updates of 4 clients (") && note.contains("times as long as is usual")),
+        "{said:?}"
+    );
+    let (noticed, honest, said) = notes("attack = \"noise\"\nattackers = 0.25\nstrength = 1e-9");
+    assert_eq!((noticed, honest), (Some(0.0), Some(0.0)), "{said:?}");
+}
+
+#[test]
 fn honest_clients_of_the_presets_are_not_suspected() {
     for preset in PRESETS {
         let experiment = Experiment::parse(preset.name, preset.text, &[]).unwrap();
@@ -459,7 +482,8 @@ fn honest_clients_of_the_presets_are_not_suspected() {
         let options = Options { single_answers: true, ..Options::default() };
         for method in run(&experiment, &options, &mut Unwatched).unwrap().summary.methods {
             let notes = &method.repeats[0].notes;
-            let accused = |note: &String| note.contains("point away") || note.contains(" sent ");
+            let accused =
+                |note: &String| ["point away", " sent ", "as long as is usual"].iter().any(|word| note.contains(word));
             assert!(!notes.iter().any(accused), "{}: {}: {notes:?}", preset.name, method.label);
         }
     }
@@ -610,7 +634,8 @@ fn a_backdoor_opens_in_a_mean_and_not_in_a_median() {
         "name = \"fedavg\"",
         "name = \"ditto\"",
     ];
-    let open = extras(&attacked(&methods, "attack = \"backdoor\"\nattackers = 0.25\ntarget_class = 7"), "backdoor_success");
+    let open =
+        extras(&attacked(&methods, "attack = \"backdoor\"\nattackers = 0.25\ntarget_class = 7"), "backdoor_success");
     let closed = extras(
         &attacked(&methods, "attack = \"backdoor\"\nattackers = 0.25\ntarget_class = 7\nstrength = 1e-9"),
         "backdoor_success",
@@ -637,7 +662,9 @@ fn rows_of_other_machines_are_not_spoilt() {
 fn claimed_rows_weigh_at_most_their_share() {
     // One of nine clients has as many rows as all others together, and a family of its own.
     let metric = |rule: &str| {
-        let text = format!("[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n[[method]]\nname = \"fedavg\"\nrounds = 30\n{rule}\n");
+        let text = format!(
+            "[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n[[method]]\nname = \"fedavg\"\nrounds = 30\n{rule}\n"
+        );
         let experiment = Experiment::parse("test", &text, &[]).unwrap();
         let options = Options::default();
         let mut venue = InProcess::of(&options, |experiment, seed| {
@@ -671,7 +698,9 @@ fn an_update_that_is_finite_and_huge_is_left_out_or_cut_off() {
     let methods = |rule: &str| format!("name = \"oracle\"\n{rule}");
     let methods = [methods(""), methods("aggregate = \"norm-clipping\""), methods("aggregate = \"centred-clipping\"")];
     let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
-    let with = |strength: &str| attacked(&methods, &format!("attack = \"inner-product\"\nattackers = 0.25\nstrength = {strength}"));
+    let with = |strength: &str| {
+        attacked(&methods, &format!("attack = \"inner-product\"\nattackers = 0.25\nstrength = {strength}"))
+    };
     let calm = extras(&attacked(&methods, "attack = \"noise\"\nattackers = 0.25\nstrength = 1e-9"), "honest_metric");
     // A hundred thousand times as long as the others: it is left out, and its client named, whatever the rule.
     let huge = with("1e5");

@@ -116,8 +116,10 @@ pub fn poison(settings: &Settings, seed: u64, population: &mut Population) -> Re
         Attack::LabelFlip => {
             let classes = clients.iter().filter_map(|client| client.train.classes()?.iter().max().copied());
             let Some(last) = classes.max() else {
-                return Err(Error::settings("faults.attack: \"label-flip\" turns classes round, and the data has none")
-                    .hint("use another attack"));
+                return Err(Error::settings(
+                    "faults.attack: \"label-flip\" turns classes round, and the data has none",
+                )
+                .hint("use another attack"));
             };
             spoil(&mut population.clients, &|rows| rows.relabelled(|class| last - class))?;
             Ok(None)

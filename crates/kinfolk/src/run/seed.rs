@@ -53,7 +53,7 @@ pub(super) struct Above<'a> {
 }
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 6;
+const CHECKPOINT_LAYOUT: u32 = 7;
 
 impl SeedData {
     pub(crate) fn prepare(

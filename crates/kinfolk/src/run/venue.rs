@@ -117,7 +117,9 @@ impl Venue for Elsewhere {
         }
         if faults::spoils_rows(&experiment.faults) {
             let message = "faults.attack: rows of other machines are not spoilt";
-            return Err(Error::new(ErrorKind::Unsupported, message).hint("use an attack on answers, or run in one process"));
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("use an attack on answers, or run in one process")
+            );
         }
         let settings = write_settings(&experiment.data)?;
         let data = DataOrder { source: experiment.source.name.into(), settings, seed };

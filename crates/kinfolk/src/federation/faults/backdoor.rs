@@ -32,7 +32,8 @@ impl Backdoor {
                 "faults.pattern: got {side}, want at most the {least} pixels from side to side"
             )));
         }
-        let plane = |channel: usize| (0..side).flat_map(move |y| (0..side).map(move |x| (channel * height + y) * width + x));
+        let plane =
+            |channel: usize| (0..side).flat_map(move |y| (0..side).map(move |x| (channel * height + y) * width + x));
         Ok(Self {
             pixels: (0..channels).flat_map(plane).collect(),
             brightest: population.clients.iter().map(|client| brightest(&client.train)).fold(0.0, f64::max),
