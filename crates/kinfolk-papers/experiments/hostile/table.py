@@ -103,7 +103,7 @@ def read(path: Path) -> dict[tuple[Any, ...], Found]:
 
 def run(options: argparse.Namespace) -> None:
     there, methods, rules = read(options.results), options.methods.split(","), options.rules.split(";")
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         clusters = {"both": [None, seed % 4], "even": [None], "every": [0, 1, 2, 3]}[options.spread]
         for cluster in clusters:
             for attack in ["none", *ATTACKS]:
@@ -216,6 +216,7 @@ if __name__ == "__main__":
     verb = verbs.add_parser("run")
     verb.add_argument("results", type=Path)
     verb.add_argument("--seeds", type=int, default=5)
+    verb.add_argument("--first", type=int, default=0, help="the first seed")
     verb.add_argument("--methods", default="ifca,ifca-spare,sr-fca,fedgroup,oracle")
     verb.add_argument("--rules", default=";".join(SETTINGS), help="between semicolons")
     verb.add_argument("--spread", default="both", choices=["both", "even", "every"], help="`both`: evenly, and in cluster seed modulo 4; `every`: in each of the four")
