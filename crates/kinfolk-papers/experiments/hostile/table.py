@@ -1,6 +1,6 @@
 """Methods, attacks and rules on rotated digits: what is left of honest clients' accuracy, and who is noticed.
 
-    export KINFOLK=target/release/kinfolk
+    export KINFOLK=$PWD/target/release/kinfolk
     python crates/kinfolk-papers/experiments/hostile/table.py run results.jsonl --seeds 5
     python crates/kinfolk-papers/experiments/hostile/table.py show results.jsonl
     python crates/kinfolk-papers/experiments/hostile/table.py alarms --seeds 20
