@@ -124,9 +124,9 @@ impl MethodRun<'_> {
             watch.doing(&said);
             course.protected = Some(said).into_iter().chain(hidden::note_together(self.experiment)?).collect();
         }
-        let afresh = |engine: &Box<dyn Engine>| engine.afresh(label, Transforms::default(), stop.clone());
-        let unseen = data.unseen.as_ref().map(afresh).transpose()?;
-        let attacked = data.attacked.as_ref().map(afresh).transpose()?;
+        let afresh = |engine: &dyn Engine| engine.afresh(label, Transforms::default(), stop.clone());
+        let unseen = data.unseen.as_deref().map(afresh).transpose()?;
+        let attacked = data.attacked.as_deref().map(afresh).transpose()?;
         let checkpoint = self.folder.map(|folder| folder.read(&folder.current(label, self.seed), &data.origin));
         let checkpoint: Option<Resumed<Checkpoint>> = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten();
         if let Some(Resumed { value: (own, clients, before), note }) = checkpoint {

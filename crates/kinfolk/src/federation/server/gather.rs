@@ -414,7 +414,9 @@ impl<'a> Gatherer<'a> {
         if self.ask.phase != Phase::Train {
             return;
         }
-        let mut groups: BTreeMap<(usize, Option<u32>), Vec<(u32, f64)>> = BTreeMap::new();
+        // By order and choice.
+        type Lengths = Vec<(u32, f64)>;
+        let mut groups: BTreeMap<(usize, Option<u32>), Lengths> = BTreeMap::new();
         for waiting in self.waiting.iter().filter(|waiting| is_update(&self.ask.orders[waiting.order].work)) {
             if let Some(length) = self.update_length(waiting) {
                 let group = groups.entry((waiting.order, waiting.reply.counts.first().copied())).or_default();
