@@ -4,6 +4,7 @@ pub mod arena;
 pub mod assign;
 pub mod cluster;
 pub mod data;
+mod device;
 pub mod fit;
 pub mod flower;
 pub mod list;
@@ -14,6 +15,7 @@ pub mod run;
 pub mod show;
 
 use crate::Ending;
+use device::OnDevice;
 use crate::progress::Bars;
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::report::table::Table;
