@@ -3,8 +3,10 @@
 //!
 //! `agreement [steps] [methods] [times]`: only some of it; `agreement DIR` is not needed: all data is made up or compiled in.
 
+use kinfolk::aggregate::{By, Weight};
 use kinfolk::compute::{Backend, Batch, Computed, Cpu, Job, Roster, Sums, Threads, threads};
 use kinfolk::data::{Augment, Form};
+use kinfolk::data::{Features, Targets};
 use kinfolk::federation::engines::local::LocalFederation;
 use kinfolk::models::{self, Choosing, Found, Model, Step, Summing};
 use kinfolk::rng::Key;
@@ -12,8 +14,6 @@ use kinfolk::run::{Options, Unwatched, run};
 use kinfolk::settings::Settings;
 use kinfolk::training::{Amount, Course, Optimiser, Plan, Portion, Pull, Sample, Split, Terms, Then};
 use kinfolk::{Client, DataShape, Experiment, Result, Shard};
-use kinfolk::aggregate::{By, Weight};
-use kinfolk::data::{Features, Targets};
 use kinfolk_cuda::Cuda;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -74,8 +74,7 @@ fn clients(sizes: &[usize], columns: usize, classes: usize, numbers: bool) -> Ve
 fn model(kind: &str, settings: &str, shape: DataShape) -> Arc<dyn Model> {
     let kind = models::kind(kind).expect("a registered kind");
     let mut faults = Vec::new();
-    let settings =
-        Settings::check("model", kind.settings, toml::from_str(settings).expect("settings"), &mut faults);
+    let settings = Settings::check("model", kind.settings, toml::from_str(settings).expect("settings"), &mut faults);
     assert!(faults.is_empty(), "{faults:?}");
     Arc::from(kind.make(&settings, shape).expect("a model"))
 }
@@ -126,20 +125,60 @@ fn run_sums(roster: &mut dyn Roster, models: &[&[f64]], step: Step, clients: usi
     Ok(totals)
 }
 
+/// What was found, printed when a part is done: parts run side by side.
+#[derive(Default)]
 struct Report {
     failures: usize,
+    text: String,
 }
 
 impl Report {
     fn say(&mut self, what: &str, found: f64, allowed: f64) {
         let bad = !(found <= allowed);
         self.failures += usize::from(bad);
-        println!("{} {what}: {found:.2e} (allowed {allowed:.0e})", if bad { "FAIL" } else { "ok  " });
+        self.line(&format!("{} {what}: {found:.2e} (allowed {allowed:.0e})", if bad { "FAIL" } else { "ok  " }));
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text += text;
+        self.text.push('\n');
+    }
+
+    /// Does all of some things on so many threads, and prints what was found in their order.
+    fn all<T: Sync>(&mut self, threads: usize, things: &[T], work: impl Fn(&mut Report, &T) -> Result<()> + Sync) {
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let done: Mutex<BTreeMap<usize, Report>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let place = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let Some(thing) = things.get(place) else { break };
+                        let mut own = Report::default();
+                        if let Err(error) = work(&mut own, thing) {
+                            own.failures += 1;
+                            own.line(&format!("FAIL {error}"));
+                        }
+                        print!("{}", own.text);
+                        own.text.clear();
+                        done.lock().expect("nobody panics here").insert(place, own);
+                    }
+                });
+            }
+        });
+        self.failures += done.into_inner().expect("nobody panics here").values().map(|own| own.failures).sum::<usize>();
     }
 }
 
 /// The steps of a problem on both, and how far they are apart.
-fn compare(report: &mut Report, cuda: &Cuda, name: &str, clients: &[Client], model: &Arc<dyn Model>, tolerance: f64) -> Result<()> {
+fn compare(
+    report: &mut Report,
+    cuda: &Cuda,
+    name: &str,
+    clients: &[Client],
+    model: &Arc<dyn Model>,
+    tolerance: f64,
+) -> Result<()> {
     let (mut cpu, mut gpu) = (on(&Cpu, clients, model)?, on(cuda, clients, model)?);
     let starts: Vec<Vec<f64>> = (0..3)
         .map(|k| {
@@ -155,50 +194,67 @@ fn compare(report: &mut Report, cuda: &Cuda, name: &str, clients: &[Client], mod
     let heavy = Optimiser::Descent { momentum: 0.9, weight_decay: 1e-3 };
     let adam = Optimiser::Adam { weight_decay: 1e-3 };
     let plan = |batch, steps, step, optimiser| Plan { sample: sample(batch), optimiser, ..Plan::steps(steps, step) };
-    let pulls = Terms { pulls: vec![Pull { centre: 1, strength: 0.1 }, Pull { centre: 2, strength: 0.05 }], ..Terms::default() };
+    let pulls = Terms {
+        pulls: vec![Pull { centre: 1, strength: 0.1 }, Pull { centre: 2, strength: 0.05 }],
+        ..Terms::default()
+    };
     let averaged = Course { fading: true, averaged: true, tolerance: 0.0 };
     let plans = [
         ("one step, batch 10", plan(Some(10), 1, 0.05, plain)),
         ("one step, all rows", plan(None, 1, 0.05, plain)),
-        ("five steps, batch 7", plan(Some(7), 5, 0.02, plain)),
+        ("five steps, batch 10", plan(Some(10), 5, 0.02, plain)),
         ("three steps, all rows", plan(None, 3, 0.02, plain)),
         ("an epoch, batch 10", Plan { amount: Amount::Epochs(1), ..plan(Some(10), 1, 0.02, plain) }),
         ("momentum and decay", plan(Some(10), 4, 0.02, heavy)),
         ("adam", plan(Some(10), 3, 0.001, adam)),
         ("pulls", Plan { terms: pulls, ..plan(Some(10), 4, 0.02, heavy) }),
         ("fading, averaged", Plan { course: averaged, ..plan(Some(10), 4, 0.02, plain) }),
-        ("a fold", Plan { sample: Sample { on: Portion::Others { index: 0, of: 3 }, batch: Some(8), seed: 1 }, ..Plan::steps(3, 0.02) }),
+        (
+            "a fold",
+            Plan {
+                sample: Sample { on: Portion::Others { index: 0, of: 3 }, batch: Some(10), seed: 1 },
+                ..Plan::steps(3, 0.02)
+            },
+        ),
         ("batch 130", plan(Some(130), 2, 0.02, heavy)),
     ];
     for (what, plan) in &plans {
-        let step = || Step::Choose(Choosing { among: &[0], on: Portion::All, then: Cow::Owned(Then::Train(plan.clone())) });
+        let step =
+            || Step::Choose(Choosing { among: &[0], on: Portion::All, then: Cow::Owned(Then::Train(plan.clone())) });
         let wanted = run_job(&mut *cpu, &models, step(), count)?;
         let found = run_job(&mut *gpu, &models, step(), count)?;
         let again = run_job(&mut *gpu, &models, step(), count)?;
         let (mut worst, mut worst_move, mut worst_loss) = (0.0f64, 0.0f64, 0.0f64);
         for (client, wanted) in &wanted {
-            let (Found::Choice(a, Some(wanted)), Some(Found::Choice(b, Some(found)))) = (wanted, found.get(client)) else {
-                println!("FAIL {name}: {what}: client {client} is missing");
+            let (Found::Choice(a, Some(wanted)), Some(Found::Choice(b, Some(found)))) = (wanted, found.get(client))
+            else {
+                report.line(&format!("FAIL {name}: {what}: client {client} is missing"));
                 report.failures += 1;
                 continue;
             };
             worst = worst.max(apart(found, wanted));
-            if !(apart(found, wanted) < 1.0) { worst = f64::INFINITY; }
+            if !(apart(found, wanted) < 1.0) {
+                worst = f64::INFINITY;
+            }
             let moved = norm(wanted.iter().zip(&starts[0]).map(|(a, b)| a - b)).max(1e-30);
             worst_move = worst_move.max(norm(wanted.iter().zip(found).map(|(a, b)| a - b)) / moved);
             worst_loss = worst_loss.max((a.loss - b.loss).abs() / a.loss.abs().max(1e-3));
         }
         report.say(&format!("{name}: {what}: parameters"), worst, tolerance);
-        println!("       of the move {worst_move:.2e}, loss {worst_loss:.2e}");
+        report.line(&format!("       of the move {worst_move:.2e}, loss {worst_loss:.2e}"));
         report.say(&format!("{name}: {what}: loss"), worst_loss, 1e-4);
         // Bits, and with the losses of several choices these are the same in sums.
         let same = format!("{again:?}") == format!("{found:?}");
         report.say(&format!("{name}: {what}: the same bits again"), f64::from(u8::from(!same)), 0.0);
     }
     let step = |then| Step::Choose(Choosing { among: &[0, 1, 2], on: Portion::All, then: Cow::Owned(then) });
-    let (wanted, found) = (run_job(&mut *cpu, &models, step(Then::Nothing), count)?, run_job(&mut *gpu, &models, step(Then::Nothing), count)?);
+    let (wanted, found) = (
+        run_job(&mut *cpu, &models, step(Then::Nothing), count)?,
+        run_job(&mut *gpu, &models, step(Then::Nothing), count)?,
+    );
     let losses = Step::Losses { of: &[0, 1, 2], on: Portion::Part { index: 1, of: 2 } };
-    let (wanted_losses, found_losses) = (run_job(&mut *cpu, &models, losses.clone(), count)?, run_job(&mut *gpu, &models, losses, count)?);
+    let (wanted_losses, found_losses) =
+        (run_job(&mut *cpu, &models, losses.clone(), count)?, run_job(&mut *gpu, &models, losses, count)?);
     let (mut wrong, mut far) = (0, 0.0f64);
     for client in wanted.keys() {
         if let (Found::Choice(a, _), Some(Found::Choice(b, _))) = (&wanted[client], found.get(client)) {
@@ -212,8 +268,9 @@ fn compare(report: &mut Report, cuda: &Cuda, name: &str, clients: &[Client], mod
     }
     report.say(&format!("{name}: choices"), wrong as f64, 0.0);
     report.say(&format!("{name}: losses"), far, 1e-5);
-    let gradient = || step(Then::Gradient(Sample { on: Portion::All, batch: Some(20), seed: 3 }));
-    let (wanted, found) = (run_job(&mut *cpu, &models, gradient(), count)?, run_job(&mut *gpu, &models, gradient(), count)?);
+    let gradient = || step(Then::Gradient(Sample { on: Portion::All, batch: Some(10), seed: 3 }));
+    let (wanted, found) =
+        (run_job(&mut *cpu, &models, gradient(), count)?, run_job(&mut *gpu, &models, gradient(), count)?);
     let mut far = 0.0f64;
     for client in wanted.keys() {
         match (&wanted[client], found.get(client)) {
@@ -237,52 +294,103 @@ fn compare(report: &mut Report, cuda: &Cuda, name: &str, clients: &[Client], mod
     report.say(&format!("{name}: scores"), far, 1e-5);
     report.say(&format!("{name}: hits that differ"), hits as f64, 2.0);
     let train = || step(Then::Train(plan(Some(10), 3, 0.02, plain)));
-    let (wanted, found) = (run_sums(&mut *cpu, &models, train(), count)?, run_sums(&mut *gpu, &models, train(), count)?);
-    let far = wanted.iter().zip(&found).map(|(a, b)| if a.len() == b.len() { apart(b, a) } else { 9.0 }).fold(0.0, f64::max);
+    let (wanted, found) =
+        (run_sums(&mut *cpu, &models, train(), count)?, run_sums(&mut *gpu, &models, train(), count)?);
+    let far =
+        wanted.iter().zip(&found).map(|(a, b)| if a.len() == b.len() { apart(b, a) } else { 9.0 }).fold(0.0, f64::max);
     report.say(&format!("{name}: sums"), far, tolerance);
     for note in gpu.notes() {
-        println!("       note: {note}");
+        report.line(&format!("       note: {note}"));
     }
     Ok(())
 }
 
-fn steps(report: &mut Report, cuda: &Cuda) -> Result<()> {
-    let sizes = [23, 40, 1, 131, 64, 57];
-    let mlp = model("mlp", "hidden = [20, 12]", DataShape::numbers(50, 4));
-    compare(report, cuda, "mlp 50-20-12-4", &clients(&sizes, 50, 4, true), &mlp, 1e-5)?;
-    let odd = model("mlp", "hidden = [7]", DataShape::numbers(13, 0));
-    compare(report, cuda, "mlp 13-7-1, numbers", &clients(&sizes, 13, 0, true), &odd, 1e-5)?;
-    let wide = model("mlp", "hidden = [200]", images([1, 28, 28], 10));
-    compare(report, cuda, "mlp 784-200-10", &clients(&sizes, 784, 10, false), &wide, 1e-5)?;
-    let softmax = model("softmax", "precision = \"f32\"", images([1, 8, 8], 10));
-    compare(report, cuda, "softmax", &clients(&sizes, 64, 10, false), &softmax, 1e-5)?;
-    let logistic = model("logistic", "precision = \"f32\"", DataShape::numbers(9, 2));
-    compare(report, cuda, "logistic", &clients(&sizes, 9, 2, true), &logistic, 1e-5)?;
-    let linear = model("linear", "precision = \"f32\"", DataShape::numbers(10, 0));
-    compare(report, cuda, "linear", &clients(&sizes, 10, 0, true), &linear, 1e-5)?;
-    let valid = model("cnn", "filters = [8, 16]\npadding = \"valid\"\nhidden = [32]", images([1, 28, 28], 10));
-    compare(report, cuda, "cnn 8-16-32, valid", &clients(&sizes, 784, 10, false), &valid, 1e-3)?;
-    let odd = model("cnn", "filters = [3, 6]\nkernel = 3\npool = 3\nhidden = [11]", images([3, 11, 9], 5));
-    compare(report, cuda, "cnn 3-6-11, same, three channels", &clients(&sizes, 297, 5, false), &odd, 1e-3)?;
-    let mean = model("cnn", "filters = [4, 8]\nstride = 2\nkernel = 3\npooling = \"mean\"\nhidden = [9]", images([1, 20, 20], 3));
-    compare(report, cuda, "cnn 4-8-9, stride 2, means", &clients(&sizes, 400, 3, false), &mean, 1e-3)?;
-    let niid = model("cnn", "filters = [6, 16]\npadding = \"valid\"\nhidden = [120, 84]", images([1, 28, 28], 10));
-    compare(report, cuda, "cnn 6-16-120-84", &clients(&sizes, 784, 10, false), &niid, 1e-3)?;
-    let fashion = model("cnn", "filters = [32, 64]\npadding = \"valid\"\nhidden = [512]", images([1, 28, 28], 10));
-    compare(report, cuda, "cnn 32-64-512", &clients(&[40, 25, 12], 784, 10, false), &fashion, 1e-3)
+/// A name, the model, rows of every client, whether rows are numbers, and how far parameters may be apart.
+type Case = (&'static str, Arc<dyn Model>, Vec<usize>, bool, f64);
+
+fn steps(report: &mut Report, cuda: &Cuda) {
+    let sizes = || vec![23, 40, 1, 131, 64, 57];
+    let case = |name, kind: &str, settings: &str, shape: DataShape, numbers, tolerance| -> Case {
+        (name, model(kind, settings, shape), sizes(), numbers, tolerance)
+    };
+    let digits = images([1, 28, 28], 10);
+    let single = "precision = \"f32\"";
+    let odd = "filters = [3, 6]\nkernel = 3\npool = 3\nhidden = [11]";
+    let means = "filters = [4, 8]\nstride = 2\nkernel = 3\npooling = \"mean\"\nhidden = [9]";
+    let same = "filters = [8, 12]\nkernel = 3\nhidden = [16]";
+    let mut cases = vec![
+        case("cnn 8-16-32, valid", "cnn", "filters = [8, 16]\npadding = \"valid\"\nhidden = [32]", digits, false, 1e-3),
+        case(
+            "cnn 6-16-120-84",
+            "cnn",
+            "filters = [6, 16]\npadding = \"valid\"\nhidden = [120, 84]",
+            digits,
+            false,
+            1e-3,
+        ),
+        case("cnn 8-12-16, same, three channels", "cnn", same, images([3, 12, 12], 5), false, 1e-3),
+        case("cnn 3-6-11, pools of 3", "cnn", odd, images([3, 11, 9], 5), false, 1e-3),
+        case("cnn 4-8-9, stride 2, means", "cnn", means, images([1, 20, 20], 3), false, 1e-3),
+        case("mlp 784-200-10", "mlp", "hidden = [200]", digits, false, 1e-5),
+        case("mlp 50-20-12-4", "mlp", "hidden = [20, 12]", DataShape::numbers(50, 4), true, 1e-5),
+        case("mlp 13-7-1, numbers", "mlp", "hidden = [7]", DataShape::numbers(13, 0), true, 1e-5),
+        case("softmax", "softmax", single, images([1, 8, 8], 10), false, 1e-5),
+        case("logistic", "logistic", single, DataShape::numbers(9, 2), true, 1e-5),
+        case("linear", "linear", single, DataShape::numbers(10, 0), true, 1e-5),
+    ];
+    let fashion = model("cnn", "filters = [32, 64]\npadding = \"valid\"\nhidden = [512]", digits);
+    cases.insert(0, ("cnn 32-64-512", fashion, vec![40, 25, 12], false, 1e-3));
+    report.all(6, &cases, |report, (name, model, sizes, numbers, tolerance)| {
+        // Every client has as many columns as the model reads.
+        let classes = if model.classes() == 0 { 0 } else { model.classes() };
+        compare(report, cuda, name, &clients(sizes, model.columns(), classes, *numbers), model, *tolerance)
+    });
 }
 
 /// Small runs of methods: the same metric and clusters.
-fn methods(report: &mut Report, cuda: &Arc<Cuda>) -> Result<()> {
+fn methods(report: &mut Report, cuda: &Arc<Cuda>) {
     let dense = "[model]\nkind = \"mlp\"\nhidden = [16]\n";
     let cnn = "[model]\nkind = \"cnn\"\nfilters = [4]\nkernel = 3\nhidden = [12]\n";
     let names = [
-        "fedavg", "local", "fedprox", "fedopt", "scaffold", "ditto", "mr-mtl", "apfl", "pfedme", "per-fedavg", "fedper", "fedrep",
-        "fedbabu", "lg-fedavg", "fedamp", "fedfomo", "ifca", "fine-tune", "sr-fca", "cfl", "fedsoft", "fesem", "fedgroup",
-        "stocfl", "cfl-gp", "fedclust", "pacfl", "fedem-soft", "fedrc", "oracle", "feddrift", "odcl", "l2gd", "auto",
+        "fedavg",
+        "local",
+        "fedprox",
+        "fedopt",
+        "scaffold",
+        "ditto",
+        "mr-mtl",
+        "apfl",
+        "pfedme",
+        "per-fedavg",
+        "fedper",
+        "fedrep",
+        "fedbabu",
+        "lg-fedavg",
+        "fedamp",
+        "fedfomo",
+        "ifca",
+        "fine-tune",
+        "sr-fca",
+        "cfl",
+        "fedsoft",
+        "fesem",
+        "fedgroup",
+        "stocfl",
+        "cfl-gp",
+        "fedclust",
+        "pacfl",
+        "fedem-soft",
+        "fedrc",
+        "oracle",
+        "feddrift",
+        "odcl",
+        "l2gd",
+        "auto",
     ];
-    for (kind, model) in [("mlp", dense), ("cnn", cnn)] {
-        for name in names {
+    let all: Vec<_> =
+        [("mlp", dense), ("cnn", cnn)].into_iter().flat_map(|model| names.map(|name| (model, name))).collect();
+    report.all(6, &all, |report, &((kind, model), name)| {
+        {
             let clusters = if ["ifca", "fedsoft", "fesem", "fedgroup", "cfl-gp", "fedem-soft", "fedrc", "odcl"].contains(&name) { "clusters = 2\n" } else { "" };
             let text = format!(
                 "evaluate_every = 2\nsave_models = \"none\"\n[training]\nrounds = 3\nlocal_steps = 5\nbatch = 10\nstep = 0.1\n\
@@ -291,11 +399,11 @@ fn methods(report: &mut Report, cuda: &Arc<Cuda>) -> Result<()> {
             let experiment = match Experiment::parse(&text) {
                 Ok(experiment) => experiment,
                 Err(error) => {
-                    println!("       {kind} {name}: left out: {}", error.to_string().lines().next().unwrap_or_default());
-                    continue;
+                    report.line(&format!("       {kind} {name}: left out: {}", error.to_string().lines().next().unwrap_or_default()));
+                    return Ok(());
                 }
             };
-            let of = |backend: Arc<dyn Backend>| run(&experiment, &Options { backend, ..Options::default() }, &mut Unwatched);
+            let of = |backend: Arc<dyn Backend>| run(&experiment, &Options { backend, threads: 2, ..Options::default() }, &mut Unwatched);
             let begin = Instant::now();
             let found = of(cuda.clone());
             let seconds = begin.elapsed().as_secs_f64();
@@ -308,10 +416,12 @@ fn methods(report: &mut Report, cuda: &Arc<Cuda>) -> Result<()> {
                     let why = found.reason.clone().unwrap_or_default();
                     report.say(&format!("{kind} {name}: {b:.4} {} {:?} in {seconds:.2} s {why}", found.status, found.clusters), far, 0.02);
                     if far > 0.02 {
-                        println!("       wanted {a:.4} {} {:?}", wanted.status, wanted.clusters);
+                        report.line(&format!("       wanted {a:.4} {} {:?}", wanted.status, wanted.clusters));
                     }
                     if kind == "mlp" {
-                        found.notes.iter().filter(|note| note.contains("device")).for_each(|note| println!("       {note}"));
+                        for note in found.notes.iter().filter(|note| note.contains("device")) {
+                            report.line(&format!("       {note}"));
+                        }
                     }
                 }
                 (wanted, found) => {
@@ -319,12 +429,12 @@ fn methods(report: &mut Report, cuda: &Arc<Cuda>) -> Result<()> {
                     let (wanted, found) = (text(wanted), text(found));
                     let bad = (wanted == "fine") != (found == "fine");
                     report.failures += usize::from(bad);
-                    println!("{} {kind} {name}: {found}; on the CPU {wanted}", if bad { "FAIL" } else { "ok  " });
+                    report.line(&format!("{} {kind} {name}: {found}; on the CPU {wanted}", if bad { "FAIL" } else { "ok  " }));
                 }
             }
         }
-    }
-    Ok(())
+        Ok(())
+    });
 }
 
 fn times(cuda: &Cuda) -> Result<()> {
@@ -352,17 +462,32 @@ fn times(cuda: &Cuda) -> Result<()> {
         let mut gpu = on(cuda, &clients, model)?;
         let admitted = begin.elapsed().as_secs_f64();
         let start = model.initialise(&mut Key::new(1).rng())?;
-        let step = || Step::Choose(Choosing { among: &[0], on: Portion::All, then: Cow::Owned(Then::Train(plan.clone())) });
+        let step =
+            || Step::Choose(Choosing { among: &[0], on: Portion::All, then: Cow::Owned(Then::Train(plan.clone())) });
         let steps = sizes.iter().max().copied().unwrap_or(0).div_ceil(plan.sample.batch.unwrap_or(1) as usize);
         for turn in 0..3 {
             let begin = Instant::now();
             run_sums(&mut *gpu, &[&start], step(), sizes.len())?;
             let seconds = begin.elapsed().as_secs_f64();
-            println!("time {name}: round {turn}: {:.1} ms, {:.1} us a step; admitted in {admitted:.2} s", 1e3 * seconds, 1e6 * seconds / steps as f64);
+            println!(
+                "time {name}: round {turn}: {:.1} ms, {:.1} us a step; admitted in {admitted:.2} s",
+                1e3 * seconds,
+                1e6 * seconds / steps as f64
+            );
         }
         let begin = Instant::now();
-        run_job(&mut *gpu, &[&start], Step::Score { among: &[0], assign_on: Split::Train, compare: false }, sizes.len())?;
-        run_job(&mut *gpu, &[&start], Step::Score { among: &[0], assign_on: Split::Train, compare: false }, sizes.len())?;
+        run_job(
+            &mut *gpu,
+            &[&start],
+            Step::Score { among: &[0], assign_on: Split::Train, compare: false },
+            sizes.len(),
+        )?;
+        run_job(
+            &mut *gpu,
+            &[&start],
+            Step::Score { among: &[0], assign_on: Split::Train, compare: false },
+            sizes.len(),
+        )?;
         println!("time {name}: two evaluations: {:.1} ms", 1e3 * begin.elapsed().as_secs_f64());
         let few = Plan { amount: Amount::Steps(40), ..plan.clone() };
         cuda.measure(true);
@@ -380,10 +505,17 @@ fn times(cuda: &Cuda) -> Result<()> {
         let models: Vec<&[f64]> = starts.iter().map(Vec::as_slice).collect();
         let plan = Plan::steps(10, 0.1);
         for turn in 0..3 {
-            let step = Step::Choose(Choosing { among: &[0, 1, 2, 3], on: Portion::All, then: Cow::Owned(Then::Train(plan.clone())) });
+            let step = Step::Choose(Choosing {
+                among: &[0, 1, 2, 3],
+                on: Portion::All,
+                then: Cow::Owned(Then::Train(plan.clone())),
+            });
             let begin = Instant::now();
             run_sums(&mut *gpu, &models, step, count)?;
-            println!("time rotated mnist {count} x {rows}: round {turn}: {:.1} ms", 1e3 * begin.elapsed().as_secs_f64());
+            println!(
+                "time rotated mnist {count} x {rows}: round {turn}: {:.1} ms",
+                1e3 * begin.elapsed().as_secs_f64()
+            );
         }
     }
     Ok(())
@@ -401,12 +533,18 @@ fn main() {
         }
     };
     println!("device: {}", cuda.name());
-    let mut report = Report { failures: 0 };
-    let mut go = |part: &str, report: &mut Report| {
+    let mut report = Report::default();
+    let go = |part: &str, report: &mut Report| {
         let begin = Instant::now();
         let done = match part {
-            "steps" => steps(report, &cuda),
-            "methods" => methods(report, &cuda),
+            "steps" => {
+                steps(report, &cuda);
+                Ok(())
+            }
+            "methods" => {
+                methods(report, &cuda);
+                Ok(())
+            }
             _ => times(&cuda),
         };
         if let Err(error) = done {

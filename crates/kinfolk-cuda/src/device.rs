@@ -77,7 +77,15 @@ impl Device {
         unsafe { result::ctx::set_current(context) }.map_err(|error| failure("using a context", error))?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(|error| failure("opening a stream", error))?;
-        Ok(Arc::new(Self { context, stream, name, capability, modules: Mutex::default(), measured: Mutex::default(), measures: AtomicBool::new(false) }))
+        Ok(Arc::new(Self {
+            context,
+            stream,
+            name,
+            capability,
+            modules: Mutex::default(),
+            measured: Mutex::default(),
+            measures: AtomicBool::new(false),
+        }))
     }
 
     /// Makes this thread use the device.
@@ -296,14 +304,7 @@ pub(crate) fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
     // SAFETY: all that is pointed to lives until the program is destroyed, and sizes are those the compiler tells.
     unsafe {
         let name = c"kinfolk.cu".as_ptr();
-        let made = nvrtc::nvrtcCreateProgram(
-            &mut program,
-            text.as_ptr(),
-            name,
-            0,
-            std::ptr::null(),
-            std::ptr::null(),
-        );
+        let made = nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), name, 0, std::ptr::null(), std::ptr::null());
         if made != nvrtc::nvrtcResult::NVRTC_SUCCESS {
             return Err(failure("starting the compiler", made));
         }
@@ -314,7 +315,8 @@ pub(crate) fn compile(source: &str, architecture: &str) -> Result<Vec<u8>> {
             let mut log = vec![0u8; size + 1];
             nvrtc::nvrtcGetProgramLog(program, log.as_mut_ptr().cast());
             nvrtc::nvrtcDestroyProgram(&mut program);
-            let log = CStr::from_bytes_until_nul(&log).map(|log| log.to_string_lossy().into_owned()).unwrap_or_default();
+            let log =
+                CStr::from_bytes_until_nul(&log).map(|log| log.to_string_lossy().into_owned()).unwrap_or_default();
             return Err(failure("compiling kernels", log));
         }
         let mut size = 0;

@@ -69,9 +69,14 @@ impl Recipe {
         })
     }
 
-    /// Whether steps are along the gradient alone.
-    fn is_plain(&self) -> bool {
+    /// Whether steps are as long as the gradient.
+    fn is_descent(&self) -> bool {
         matches!(self.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
+    }
+
+    /// Whether they are along the loss's gradient alone, so that a gradient need not be kept.
+    fn is_plain(&self) -> bool {
+        self.is_descent() && self.strengths.is_empty() && self.frozen.is_empty() && !self.tilts
     }
 }
 
@@ -240,7 +245,8 @@ impl Engine {
         let mut turns: Vec<usize> = (0..trainings.len()).collect();
         turns.sort_by_key(|&training| std::cmp::Reverse(trainings[training].steps.len()));
         let slots = turns.len();
-        let tables = Tables::of(turns.iter().map(|&turn| (&trainings[turn].rows[..], &trainings[turn].steps[..])), rows);
+        let tables =
+            Tables::of(turns.iter().map(|&turn| (&trainings[turn].rows[..], &trainings[turn].steps[..])), rows);
         let mut args = self.lay_out(&program.sizes, slots, rows, true)?;
         let ordered = || turns.iter().map(|&turn| &trainings[turn]);
         let starts = ordered().map(|training| &training.start);
@@ -251,7 +257,8 @@ impl Engine {
         let own: Vec<u64> = (0..slots).map(|slot| buffers.params.address + (slot * size * 4) as u64).collect();
         device.fill(&mut buffers.slots, &own)?;
         device.fill(&mut buffers.sources, &ordered().map(|it| place(&it.start)).collect::<Vec<_>>())?;
-        device.fill(&mut buffers.centres, &ordered().flat_map(|it| it.centres.iter().map(place)).collect::<Vec<_>>())?;
+        device
+            .fill(&mut buffers.centres, &ordered().flat_map(|it| it.centres.iter().map(place)).collect::<Vec<_>>())?;
         device.fill(&mut buffers.tilts, &ordered().flat_map(|it| it.tilt.iter().map(place)).collect::<Vec<_>>())?;
         device.fill(&mut buffers.entries, &tables.entries)?;
         device.fill(&mut buffers.offsets, &tables.offsets)?;
@@ -270,15 +277,15 @@ impl Engine {
             args.frozen[2 * place] = range.start.min(width) as u32;
             args.frozen[2 * place + 1] = range.end.min(width) as u32;
         }
-        args.fused = u32::from(tables.chunks == 1);
+        args.fused = u32::from(tables.chunks == 1 && recipe.is_plain());
         let all = slots * size * 4;
         let (momentum, decay) = match recipe.optimiser {
             Optimiser::Descent { momentum, weight_decay } => (momentum, weight_decay),
             Optimiser::Adam { weight_decay } => (0.0, weight_decay),
         };
-        args.kind = if recipe.is_plain() { 0 } else { 1 };
+        args.kind = if recipe.is_descent() { 0 } else { 1 };
         (args.momentum, args.decay) = (momentum as f32, decay as f32);
-        if !recipe.is_plain() {
+        if !recipe.is_descent() {
             device.grow(&mut buffers.first, all)?;
             device.clear(&buffers.first, all)?;
         }
@@ -417,7 +424,7 @@ impl Engine {
     pub(crate) fn look(&mut self, looks: &[Look], each_row: bool, stop: &AtomicBool) -> Result<Vec<Seen>> {
         self.device.bind()?;
         let longest = looks.iter().map(|look| look.rows.len()).max().unwrap_or(0);
-        let rows = round_up(longest.min(MOST_ROWS));
+        let rows = round_up(longest.clamp(16, MOST_ROWS));
         let program = self.program(rows, false)?;
         let per_slot = program.sizes.bytes(rows, false);
         let slots = (ROOM / per_slot.max(1)).clamp(1, MOST_SLOTS);
@@ -458,8 +465,7 @@ impl Engine {
             }
             let losses: Vec<f64> = device.read(args.losses, pieces.len())?;
             let hits: Vec<u32> = device.read(args.hits, pieces.len())?;
-            let each: Vec<f32> =
-                if each_row { device.read(args.row_losses, pieces.len() * rows)? } else { Vec::new() };
+            let each: Vec<f32> = if each_row { device.read(args.row_losses, pieces.len() * rows)? } else { Vec::new() };
             for (slot, (look, range)) in pieces.iter().enumerate() {
                 let seen = &mut seen[*look];
                 seen.loss += losses[slot];
@@ -475,7 +481,7 @@ impl Engine {
 
 /// Numbers of rows for which there are programs: few, as each is compiled.
 fn round_up(rows: usize) -> usize {
-    if rows <= 16 { rows.max(1) } else { rows.next_multiple_of(16) }
+    if rows <= 16 { rows.max(1) } else { rows.next_power_of_two() }
 }
 
 /// Rows of a slot that go through the network together.

@@ -65,13 +65,10 @@ __device__ __forceinline__ float stepped(const Args& a, u32 slot, u32 i, float p
     return p - a.rate * m / (sqrtf(v) + a.floor);
 }
 
-__device__ __forceinline__ bool is_plain(const Args& a) { return a.kind == 0 && a.pulls == 0 && !a.tilts && a.freezes == 0; }
-
-// Takes a gradient: the step, or one more part of the gradient.
+// Takes a gradient: a plain step at once, or one more part of the gradient.
 __device__ __forceinline__ void take(const Args& a, u32 slot, u32 first, u32 i, float g) {
     if (a.fused) {
-        float* p = a.params[slot] + i;
-        *p = stepped(a, slot, i, *p, g);
+        a.params[slot][i] -= a.length * g;
     } else {
         float* to = a.gradient + (u64)slot * STRIDE + i;
         *to = first ? g : *to + g;
@@ -85,14 +82,7 @@ __device__ __forceinline__ void take_several(const Args& a, u32 slot, u32 first,
         float4 p = make_float4(0, 0, 0, 0);
         if (a.fused || !first) p = *(float4*)to;
         if (a.fused) {
-            if (is_plain(a)) {
-                p = make_float4(p.x - a.length * g[0], p.y - a.length * g[1], p.z - a.length * g[2], p.w - a.length * g[3]);
-            } else {
-                p.x = stepped(a, slot, i, p.x, g[0]);
-                p.y = stepped(a, slot, i + 1, p.y, g[1]);
-                p.z = stepped(a, slot, i + 2, p.z, g[2]);
-                p.w = stepped(a, slot, i + 3, p.w, g[3]);
-            }
+            p = make_float4(p.x - a.length * g[0], p.y - a.length * g[1], p.z - a.length * g[2], p.w - a.length * g[3]);
         } else {
             p = make_float4(p.x + g[0], p.y + g[1], p.z + g[2], p.w + g[3]);
         }
@@ -261,6 +251,7 @@ __device__ __forceinline__ void product(const Args& a) {
         __syncthreads();
         buffer ^= 1;
     }
+    // Neighbouring lanes have the lines of a pool: all of them come here.
 #pragma unroll
     for (int j = 0; j < PARTS; ++j) {
         int n = n0 + j * 8 + 2 * t, m = m0 + warp * 16 + g;
@@ -282,6 +273,29 @@ __device__ __forceinline__ void load4(float (&out)[4], const float* from, int ha
     }
 }
 
+// Where a convolution is POOLED, a rectified pool of 2 x 2 follows that covers all of its output: the four lines of a window then
+// follow each other, and only the largest is written, with its place. Backwards, a pixel has the slope of its window if it was it.
+
+// The slopes of four filters at a pixel of a convolution's output.
+template <class C>
+__device__ __forceinline__ void slopes4(float (&out)[4], const float* slopes, const u8* places, int image, int line, int column, int o, int have) {
+    if (!C::POOLED) {
+        load4<C::OC % 4 == 0>(out, slopes + ((image * C::OH + line) * C::OW + column) * C::OC + o, have);
+        return;
+    }
+    int at = ((image * (C::OH / 2) + line / 2) * (C::OW / 2) + column / 2) * C::OC + o, own = line % 2 * 2 + column % 2;
+    load4<C::OC % 4 == 0>(out, slopes + at, have);
+    if (C::OC % 4 == 0 && have >= 4) {
+        uchar4 which = *(const uchar4*)(places + at);
+        if (which.x != own) out[0] = 0;
+        if (which.y != own) out[1] = 0;
+        if (which.z != own) out[2] = 0;
+        if (which.w != own) out[3] = 0;
+    } else {
+        for (int i = 0; i < have && i < 4; ++i) if (places[at + i] != own) out[i] = 0;
+    }
+}
+
 // Filters over images: lines are pixels of the output, columns are filters.
 template <class C>
 struct ConvolutionForward {
@@ -290,10 +304,13 @@ struct ConvolutionForward {
     static __device__ __forceinline__ int column(int y) { return y; }
     const float *x, *weight, *bias;
     float* y;
+    u8* places;
     int lines, k_begin, k_end;
     __device__ __forceinline__ ConvolutionForward(const Args& a, u32 slot, Entry e) {
         x = a.outputs[C::LAYER] + (u64)slot * R * (C::IH * C::IW * C::IC);
-        y = a.outputs[C::LAYER + 1] + (u64)slot * R * (C::OH * C::OW * C::OC);
+        u64 to = (u64)slot * R * (C::OH * C::OW * C::OC);
+        y = C::POOLED ? a.outputs[C::LAYER + 2] + to / 4 : a.outputs[C::LAYER + 1] + to;
+        places = C::POOLED ? a.places[C::LAYER + 1] + to / 4 : 0;
         weight = a.params[slot] + C::WEIGHT;
         bias = a.params[slot] + C::BIAS;
         lines = e.count * C::OH * C::OW;
@@ -308,6 +325,11 @@ struct ConvolutionForward {
     }
     __device__ __forceinline__ void a4(float (&out)[4], int m, int k) const {
         int image = m / (C::OH * C::OW), pixel = m % (C::OH * C::OW), down = pixel / C::OW, right = pixel % C::OW;
+        if (C::POOLED) {
+            int window = pixel / 4;
+            down = window / (C::OW / 2) * 2 + pixel % 4 / 2;
+            right = window % (C::OW / 2) * 2 + pixel % 2;
+        }
         if (m >= lines) {
             for (int i = 0; i < 4; ++i) out[i] = 0;
         } else if (C::IC % 4 == 0) {
@@ -322,7 +344,23 @@ struct ConvolutionForward {
         load4<C::OC % 4 == 0 && C::WEIGHT % 4 == 0>(out, weight + k * C::OC + n, k < DEPTH ? C::OC - n : 0);
     }
     __device__ __forceinline__ void put(int m, int n, float value) const {
-        if (m < lines && n < C::OC) y[(u64)m * C::OC + n] = C::HAS_BIAS ? value + bias[n] : value;
+        if (C::HAS_BIAS && n < C::OC) value += bias[n];
+        if (!C::POOLED) {
+            if (m < lines && n < C::OC) y[(u64)m * C::OC + n] = value;
+            return;
+        }
+        // The first of equals, as one goes through a window.
+        int place = m % 4;
+        for (int way = 4; way <= 8; way *= 2) {
+            float other = __shfl_xor_sync(0xffffffffu, value, way);
+            int its = __shfl_xor_sync(0xffffffffu, place, way);
+            if (other > value || (other == value && its < place)) { value = other; place = its; }
+        }
+        if (m % 4 == 0 && m < lines && n < C::OC) {
+            u64 at = (u64)(m / 4) * C::OC + n;
+            y[at] = value > 0 ? value : 0.0f;
+            places[at] = value > 0 ? (u8)place : (u8)255;
+        }
     }
 };
 
@@ -333,34 +371,36 @@ struct ConvolutionDown {
     static constexpr int BN = C::IC > 16 ? 32 : C::IC > 8 ? 16 : 8, DEPTH = C::K * C::K * C::OC;
     static __device__ __forceinline__ int column(int y) { return y; }
     const float *slopes, *weight;
+    const u8* places;
     float* down;
     int lines, k_begin, k_end;
     __device__ __forceinline__ ConvolutionDown(const Args& a, u32 slot, Entry e) {
-        slopes = a.slopes[C::LAYER + 1] + (u64)slot * R * (C::OH * C::OW * C::OC);
+        u64 from = (u64)slot * R * (C::OH * C::OW * C::OC);
+        slopes = C::POOLED ? a.slopes[C::LAYER + 2] + from / 4 : a.slopes[C::LAYER + 1] + from;
+        places = C::POOLED ? a.places[C::LAYER + 1] + from / 4 : 0;
         down = a.slopes[C::LAYER] + (u64)slot * R * (C::IH * C::IW * C::IC);
         weight = a.params[slot] + C::WEIGHT;
         lines = e.count * C::IH * C::IW;
         k_begin = 0;
         k_end = DEPTH;
     }
-    // The place of the slope that a filter's pixel has a part in, or -1.
-    __device__ __forceinline__ int place(int m, int k) const {
+    // The slopes of neighbouring filters' pixel that this input has a part in.
+    __device__ __forceinline__ void some(float (&out)[4], int m, int k, int have) const {
         int image = m / (C::IH * C::IW), pixel = m % (C::IH * C::IW);
         int line = pixel / C::IW + C::ABOVE - k / (C::OC * C::K), column = pixel % C::IW + C::LEFT - k / C::OC % C::K;
-        if (line < 0 || column < 0 || line % C::S || column % C::S) return -1;
-        line /= C::S;
-        column /= C::S;
-        if (k >= DEPTH || m >= lines || line >= C::OH || column >= C::OW) return -1;
-        return ((image * C::OH + line) * C::OW + column) * C::OC + k % C::OC;
+        bool inside = k < DEPTH && m < lines && line >= 0 && column >= 0 && line % C::S == 0 && column % C::S == 0;
+        inside = inside && line / C::S < C::OH && column / C::S < C::OW;
+        if (inside) slopes4<C>(out, slopes, places, image, line / C::S, column / C::S, k % C::OC, have);
+        else for (int i = 0; i < 4; ++i) out[i] = 0;
     }
     __device__ __forceinline__ void a4(float (&out)[4], int m, int k) const {
         if (C::OC % 4 == 0) {
-            int from = place(m, k);
-            load4<true>(out, slopes + from, from >= 0 ? 4 : 0);
+            some(out, m, k, 4);
         } else {
             for (int i = 0; i < 4; ++i) {
-                int from = place(m, k + i);
-                out[i] = from >= 0 ? slopes[from] : 0.0f;
+                float one[4];
+                some(one, m, k + i, 1);
+                out[i] = one[0];
             }
         }
     }
@@ -389,11 +429,14 @@ struct ConvolutionGradient {
     static constexpr int COLUMNS = (C::OC + BN - 1) / BN;
     static __device__ __forceinline__ int column(int y) { return y % COLUMNS; }
     const float *x, *slopes;
+    const u8* places;
     float* to;
     int lines, k_begin, k_end, pixels;
     __device__ __forceinline__ ConvolutionGradient(const Args& a, u32 slot, Entry e) {
         x = a.outputs[C::LAYER] + (u64)slot * R * (C::IH * C::IW * C::IC);
-        slopes = a.slopes[C::LAYER + 1] + (u64)slot * R * (C::OH * C::OW * C::OC);
+        u64 from = (u64)slot * R * (C::OH * C::OW * C::OC);
+        slopes = C::POOLED ? a.slopes[C::LAYER + 2] + from / 4 : a.slopes[C::LAYER + 1] + from;
+        places = C::POOLED ? a.places[C::LAYER + 1] + from / 4 : 0;
         lines = LINES;
         pixels = e.count * C::OH * C::OW;
         int part = blockIdx.y / COLUMNS, each = ((pixels + C::PARTS - 1) / C::PARTS + 31) / 32 * 32;
@@ -420,7 +463,8 @@ struct ConvolutionGradient {
         }
     }
     __device__ __forceinline__ void b4(float (&out)[4], int k, int n) const {
-        load4<C::OC % 4 == 0>(out, slopes + (u64)k * C::OC + n, k < k_end ? C::OC - n : 0);
+        int image = k / (C::OH * C::OW), pixel = k % (C::OH * C::OW);
+        slopes4<C>(out, slopes, places, image, pixel / C::OW, pixel % C::OW, n, k < k_end ? max(C::OC - n, 0) : 0);
     }
     __device__ __forceinline__ void put(int m, int n, float value) const {
         if (m < LINES && n < C::OC) to[m * C::OC + n] = value;

@@ -16,7 +16,7 @@ mod tests;
 use device::Device;
 use engine::Engine;
 use kinfolk::compute::{Backend, Cpu, Roster, Threads};
-use kinfolk::{Error, Result};
+use kinfolk::{Error, Experiment, Result};
 use meeting::{Meeting, Shared};
 use roster::CudaRoster;
 use rows::Rows;
@@ -74,6 +74,22 @@ impl Backend for Cuda {
         clients.help_with(Meeting::new(shared.clone()));
         Ok(Box::new(CudaRoster::new(clients, shared, self.device.clone())))
     }
+}
+
+/// The backend that is asked for: here, else in the experiment, else by KINFOLK_DEVICE, else the CPU.
+pub fn chosen(
+    device: Option<&str>,
+    precision: Option<&str>,
+    experiment: Option<&Experiment>,
+    tell: fn(&str),
+) -> Result<Arc<dyn Backend>> {
+    let top = experiment.map(|experiment| &experiment.top);
+    let environment = || std::env::var("KINFOLK_DEVICE").ok().filter(|device| !device.is_empty());
+    let of_file = || top.and_then(|top| top.device).map(|device| device.to_string());
+    let device = device.map(str::to_string).or_else(of_file).or_else(environment);
+    let of_file = || top.and_then(|top| top.device_precision).map(|precision| precision.to_string());
+    let precision = precision.map(str::to_string).or_else(of_file);
+    backend(device.as_deref().unwrap_or("cpu"), precision.as_deref().unwrap_or("f32"), tell)
 }
 
 /// The backend of this name: `cpu`, `cuda`, or `auto`, which takes a device where there is one. `precision` is `f32` or `tf32`.

@@ -75,12 +75,7 @@ pub(crate) struct Meeting {
 
 impl Meeting {
     pub(crate) fn new(shared: Arc<Shared>) -> Arc<Self> {
-        Arc::new_cyclic(|own| Self {
-            shared,
-            waiting: Mutex::default(),
-            changed: Condvar::new(),
-            own: own.clone(),
-        })
+        Arc::new_cyclic(|own| Self { shared, waiting: Mutex::default(), changed: Condvar::new(), own: own.clone() })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -147,18 +142,24 @@ impl Meeting {
                 let found = engine
                     .train(trainings, &recipe, &stop)
                     .and_then(|trained| Ok((engine.vectors(&trained)?, trained.losses)));
-                share(&mut answers, places, found.map(|(vectors, losses)| {
-                    losses.into_iter().zip(vectors).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
-                }));
+                share(
+                    &mut answers,
+                    places,
+                    found.map(|(vectors, losses)| {
+                        losses.into_iter().zip(vectors).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
+                    }),
+                );
             }
         }
         let (places, trainings): (Vec<usize>, Vec<Training>) = gradients.into_iter().unzip();
         let block = engine.block(&trainings);
         for (places, trainings) in places.chunks(block).zip(trainings.chunks(block)) {
             let found = engine.gradients(trainings);
-            share(&mut answers, places, found.map(|found| {
-                found.into_iter().map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
-            }));
+            share(
+                &mut answers,
+                places,
+                found.map(|found| found.into_iter().map(|(loss, vector)| Answer::Trained(loss, vector)).collect()),
+            );
         }
         for (each, looks) in [false, true].into_iter().zip(looks).filter(|(_, looks)| !looks.is_empty()) {
             let (places, looks): (Vec<usize>, Vec<Vec<Look>>) = looks.into_iter().unzip();

@@ -134,6 +134,17 @@ fn parts(windows: &Windows, rows: usize) -> usize {
     (24usize.div_ceil(tiles)).min((rows * down * right).div_ceil(128)).max(1)
 }
 
+/// Whether a rectified pool of 2 × 2 follows this layer and covers all of its output: one kernel then does both.
+fn is_pooled(architecture: &Architecture, layer: usize) -> bool {
+    let (Part::Convolution { windows, .. }, Some(Part::Pool { windows: pool, kind: PoolKind::Rectified })) =
+        (&architecture.layers[layer], architecture.layers.get(layer + 1))
+    else {
+        return false;
+    };
+    let [height, width, _] = windows.output;
+    pool.size == [2; 2] && pool.stride == [2; 2] && pool.padding == [0; 2] && height % 2 == 0 && width % 2 == 0
+}
+
 pub(crate) fn sizes(architecture: &Architecture, rows: usize) -> Sizes {
     let outputs = widths(architecture);
     let places = |(part, out): (&Part, &usize)| if let Part::Pool { .. } = part { *out } else { 0 };
@@ -141,10 +152,13 @@ pub(crate) fn sizes(architecture: &Architecture, rows: usize) -> Sizes {
         Part::Convolution { windows, weight, bias } => parts(windows, rows) * (weight.len() + bias.len()),
         _ => 0,
     };
+    // What a convolution leaves to the pool that is computed with it is never written.
+    let mut kept = outputs.clone();
+    (0..architecture.layers.len()).filter(|&l| is_pooled(architecture, l)).for_each(|l| kept[l + 1] = 0);
     Sizes {
         places: architecture.layers.iter().zip(&outputs[1..]).map(places).collect(),
         partials: architecture.layers.iter().map(partials).collect(),
-        outputs,
+        outputs: kept,
     }
 }
 
@@ -223,6 +237,11 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
         let _ = writeln!(text.source, "#define {name} {value}");
     }
     text.source.push_str(include_str!("kernels.cu"));
+    // What is passed by value must lie alike on both sides.
+    let lengths = [("Args", size_of::<Args>()), ("Entry", size_of::<Entry>()), ("Totals", size_of::<Totals>())];
+    for (name, length) in lengths {
+        let _ = writeln!(text.source, "static_assert(sizeof({name}) == {length}, \"{name}\");");
+    }
     let [height, width, channels] = architecture.input;
     let stored = if wanted.stored == Stored::Bytes { "u8" } else { "float" };
     let pixels = height * width;
@@ -232,7 +251,8 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
         let name = |what: &str| format!("{what}{l}");
         let define = |text: &mut Text, numbers: &[(&str, usize)]| {
             let numbers: Vec<String> = numbers.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-            let _ = writeln!(text.source, "struct L{l} {{ static constexpr int LAYER = {l}, {}; }};", numbers.join(", "));
+            let _ =
+                writeln!(text.source, "struct L{l} {{ static constexpr int LAYER = {l}, {}; }};", numbers.join(", "));
         };
         let shape = |windows: &Windows| {
             let Windows { input: [ih, iw, ic], output: [oh, ow, _], padding: [above, left], .. } = *windows;
@@ -245,12 +265,18 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
                 let parts = parts(windows, rows);
                 let mut numbers = shape(windows);
                 numbers.extend([("OC", oc), ("K", size[0]), ("S", stride[0]), ("PARTS", parts)]);
-                numbers.extend([("WEIGHT", weight.start), ("BIAS", bias.start), ("HAS_BIAS", usize::from(!bias.is_empty()))]);
+                numbers.push(("POOLED", usize::from(is_pooled(architecture, l))));
+                numbers.extend([
+                    ("WEIGHT", weight.start),
+                    ("BIAS", bias.start),
+                    ("HAS_BIAS", usize::from(!bias.is_empty())),
+                ]);
                 define(&mut text, &numbers);
                 let lines = (rows * oh * ow).div_ceil(64);
                 let body = format!("product<ConvolutionForward<L{l}>>");
                 text.ahead(name("convolve"), &body, [lines, oc.div_ceil(tile(oc))], 128);
             }
+            Part::Pool { .. } if l > 0 && is_pooled(architecture, l - 1) => {}
             Part::Pool { windows, kind } => {
                 let Windows { size, stride, .. } = *windows;
                 let kind = match kind {
@@ -259,7 +285,13 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
                     PoolKind::Mean => 2,
                 };
                 let mut numbers = shape(windows);
-                numbers.extend([("WH", size[0]), ("WW", size[1]), ("SH", stride[0]), ("SW", stride[1]), ("KIND", kind)]);
+                numbers.extend([
+                    ("WH", size[0]),
+                    ("WW", size[1]),
+                    ("SH", stride[0]),
+                    ("SW", stride[1]),
+                    ("KIND", kind),
+                ]);
                 define(&mut text, &numbers);
                 text.ahead(name("pool"), &format!("pool_forward<L{l}>"), wide(widths[l + 1]), 256);
             }
@@ -267,18 +299,21 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
                 let v = if inputs % 4 == 0 && weight.start % 4 == 0 { 4 } else { 1 };
                 let (t, own) = (rows.min(16), if *outputs >= 128 { 4 } else { 1 });
                 let gate = l > 0 && matches!(architecture.layers[l - 1], Part::Dense { rectify: true, .. });
-                define(&mut text, &[
-                    ("IN", *inputs),
-                    ("OUT", *outputs),
-                    ("WEIGHT", weight.start),
-                    ("BIAS", bias.start),
-                    ("HAS_BIAS", usize::from(!bias.is_empty())),
-                    ("RECTIFY", usize::from(*rectify)),
-                    ("GATE", usize::from(gate)),
-                    ("V", v),
-                    ("T", t),
-                    ("OWN", own),
-                ]);
+                define(
+                    &mut text,
+                    &[
+                        ("IN", *inputs),
+                        ("OUT", *outputs),
+                        ("WEIGHT", weight.start),
+                        ("BIAS", bias.start),
+                        ("HAS_BIAS", usize::from(!bias.is_empty())),
+                        ("RECTIFY", usize::from(*rectify)),
+                        ("GATE", usize::from(gate)),
+                        ("V", v),
+                        ("T", t),
+                        ("OWN", own),
+                    ],
+                );
                 let grid = [outputs.div_ceil(8 * own), rows.div_ceil(t)];
                 text.ahead(name("dense"), &format!("dense_forward<L{l}>"), grid, 256);
             }
@@ -317,6 +352,7 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
                 let grid = [(weight.len() + bias.len()).div_ceil(256), 1];
                 text.back(name("settle"), &format!("settle<L{l}>"), grid, 256);
             }
+            Part::Pool { .. } if l > 0 && is_pooled(architecture, l - 1) => {}
             Part::Pool { .. } => {
                 text.back(name("pool_back"), &format!("pool_backward<L{l}>"), wide(widths[l]), 256);
             }

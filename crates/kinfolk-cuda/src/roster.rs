@@ -36,7 +36,8 @@ impl CudaRoster {
     /// The mean losses of these models on some rows of each of these clients, which all have some.
     fn losses(&self, models: &Models, of: &[usize], rows: &[(u32, Vec<u32>)], batch: &Batch) -> Result<Vec<Vec<f64>>> {
         let look = |rows: &Vec<u32>, &model: &usize| Look { model: models.get(model), rows: rows.clone() };
-        let looks: Vec<Look> = rows.iter().flat_map(|(_, rows)| of.iter().map(move |model| look(rows, model))).collect();
+        let looks: Vec<Look> =
+            rows.iter().flat_map(|(_, rows)| of.iter().map(move |model| look(rows, model))).collect();
         let seen = self.shared.engine().look(&looks, false, batch.stop)?;
         let mean = |(seen, look): (&crate::engine::Seen, &Look)| seen.loss / look.rows.len() as f64;
         let means: Vec<f64> = seen.iter().zip(&looks).map(mean).collect();
@@ -142,10 +143,13 @@ impl CudaRoster {
         }
         // Who has no rows here answers alone, before the sums of all others.
         give(job.0, found, take);
-        let make = |((client, _), choice): (&(u32, Vec<u32>), &Choice)| self.training_of(models, step, *client, *choice);
+        let make =
+            |((client, _), choice): (&(u32, Vec<u32>), &Choice)| self.training_of(models, step, *client, *choice);
         let trainings: Vec<Training> = rows.iter().zip(&choices).filter_map(make).collect();
         let clients: Vec<u32> = rows.iter().map(|(client, _)| *client).collect();
-        let told = |choice: &Choice, first: f64| if step.among.len() == 1 { Choice { loss: first, ..*choice } } else { *choice };
+        let told = |choice: &Choice, first: f64| {
+            if step.among.len() == 1 { Choice { loss: first, ..*choice } } else { *choice }
+        };
         let block = self.shared.engine().block(&trainings);
         for (begin, trainings) in (0..).step_by(block).zip(trainings.chunks(block)) {
             let (clients, choices) = (&clients[begin..], &choices[begin..]);
@@ -211,8 +215,7 @@ impl CudaRoster {
             sums: Vec::new(),
         };
         for slot in 0..if by_choice { step.among.len() } else { 1 } {
-            let of: Vec<usize> =
-                (0..clients.len()).filter(|&i| !by_choice || choices[i].position == slot).collect();
+            let of: Vec<usize> = (0..clients.len()).filter(|&i| !by_choice || choices[i].position == slot).collect();
             let weigh = |&i: &usize| match sums.summing.weight {
                 Weight::Rows => self.client(clients[i]).train.len() as f64,
                 Weight::Uniform => 1.0,

@@ -18,12 +18,6 @@ pub struct OnDevice {
 impl OnDevice {
     /// The backend that is asked for, here, in the experiment, or in the environment.
     pub fn backend(&self, experiment: Option<&Experiment>) -> Result<Arc<dyn Backend>> {
-        let top = experiment.map(|experiment| &experiment.top);
-        let environment = || std::env::var("KINFOLK_DEVICE").ok().filter(|device| !device.is_empty());
-        let of_file = top.and_then(|top| top.device).map(|device| device.to_string());
-        let device = self.device.clone().or(of_file).or_else(environment).unwrap_or_else(|| "cpu".into());
-        let of_file = top.and_then(|top| top.device_precision).map(|precision| precision.to_string());
-        let precision = self.device_precision.clone().or(of_file).unwrap_or_else(|| "f32".into());
-        kinfolk_cuda::backend(&device, &precision, say)
+        kinfolk_cuda::chosen(self.device.as_deref(), self.device_precision.as_deref(), experiment, say)
     }
 }

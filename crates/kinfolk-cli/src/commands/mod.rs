@@ -15,8 +15,8 @@ pub mod run;
 pub mod show;
 
 use crate::Ending;
-use device::OnDevice;
 use crate::progress::Bars;
+use device::OnDevice;
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::report::table::Table;
 use kinfolk::run::Disclosures;

@@ -23,7 +23,6 @@ mod worker;
 pub use crate::num::Precision;
 
 use crate::data::own::OwnStart;
-use architecture::Architecture;
 use crate::data::{Augment, Client, DataShape, Features, Form, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::families::Response;
@@ -32,6 +31,7 @@ use crate::memory::check_room;
 use crate::mixture::Shape;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
+use architecture::Architecture;
 pub use kinds::{
     AutoModelSettings, CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings,
     MlpSettings, RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
