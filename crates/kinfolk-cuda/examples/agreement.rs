@@ -347,6 +347,30 @@ fn steps(report: &mut Report, cuda: &Cuda) {
     });
 }
 
+/// Sums of many steps on all rows of clients with as many rows each, in the space of the rows.
+fn whole(report: &mut Report, cuda: &Cuda) -> Result<()> {
+    for (hidden, rows, count) in [(200, 50, 40), (200, 160, 6), (28, 9, 5)] {
+        let clients = clients(&vec![rows; count], 784, 10, false);
+        let model = model("mlp", &format!("hidden = [{hidden}]"), images([1, 28, 28], 10));
+        let (mut cpu, mut gpu) = (on(&Cpu, &clients, &model)?, on(cuda, &clients, &model)?);
+        let starts: Vec<Vec<f64>> =
+            (0..3).map(|k| model.initialise(&mut Key::new(k).word("start").rng())).collect::<Result<_>>()?;
+        let models: Vec<&[f64]> = starts.iter().map(Vec::as_slice).collect();
+        for (what, among) in [("a choice of three", &[0usize, 1, 2][..]), ("one model", &[1][..])] {
+            let then = || Cow::Owned(Then::Train(Plan::steps(10, 0.1)));
+            let step = || Step::Choose(Choosing { among, on: Portion::All, then: then() });
+            let wanted = run_sums(&mut *cpu, &models, step(), count)?;
+            let found = run_sums(&mut *gpu, &models, step(), count)?;
+            let again = run_sums(&mut *gpu, &models, step(), count)?;
+            let far = |(a, b): (&Vec<f64>, &Vec<f64>)| if a.len() == b.len() { apart(b, a) } else { 9.0 };
+            let far = wanted.iter().zip(&found).map(far).fold(0.0, f64::max);
+            report.say(&format!("all rows, {count} x {rows}, {hidden} hidden units, {what}: sums"), far, 1e-5);
+            report.say("the same bits again", f64::from(u8::from(found != again)), 0.0);
+        }
+    }
+    Ok(())
+}
+
 /// Small runs of methods: the same metric and clusters.
 fn methods(report: &mut Report, cuda: &Arc<Cuda>) {
     let dense = "[model]\nkind = \"mlp\"\nhidden = [16]\n";
@@ -396,7 +420,7 @@ fn methods(report: &mut Report, cuda: &Arc<Cuda>) {
                 "evaluate_every = 2\nsave_models = \"none\"\n[training]\nrounds = 3\nlocal_steps = 5\nbatch = 10\nstep = 0.1\n\
                  [data]\nsource = \"digits\"\nclients = 8\nsamples = 40\ntest_samples = 40\ntrue_clusters = 2\n{model}[[method]]\nname = \"{name}\"\n{clusters}"
             );
-            let experiment = match Experiment::parse(&text) {
+            let experiment = match Experiment::parse("experiment", &text, &[]) {
                 Ok(experiment) => experiment,
                 Err(error) => {
                     report.line(&format!("       {kind} {name}: left out: {}", error.to_string().lines().next().unwrap_or_default()));
@@ -539,7 +563,7 @@ fn main() {
         let done = match part {
             "steps" => {
                 steps(report, &cuda);
-                Ok(())
+                whole(report, &cuda).inspect(|()| print!("{}", std::mem::take(&mut report.text)))
             }
             "methods" => {
                 methods(report, &cuda);

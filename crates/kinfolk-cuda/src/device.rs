@@ -12,9 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Device {
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// For what may run beside it, and the events by which both wait for each other.
+    beside: sys::CUstream,
+    events: [sys::CUevent; 2],
     /// Its name, and what it is able to do.
     pub(crate) name: String,
     capability: (i32, i32),
+    /// Bytes that the threads of a block may share.
+    pub(crate) shared: usize,
     modules: Mutex<HashMap<String, Arc<Module>>>,
     /// Seconds and launches of every kernel, where they are measured.
     measured: Mutex<Option<Measured>>,
@@ -66,6 +71,8 @@ impl Device {
             attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let shared =
+            attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.max(0) as usize;
         if capability < (8, 0) {
             let (major, minor) = capability;
             return Err(missing(format!("found {name} of compute capability {major}.{minor}, want 8.0 or newer")));
@@ -77,15 +84,29 @@ impl Device {
         unsafe { result::ctx::set_current(context) }.map_err(|error| failure("using a context", error))?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(|error| failure("opening a stream", error))?;
+        let beside = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(|error| failure("opening a stream", error))?;
+        let event = || {
+            result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+                .map_err(|error| failure("making an event", error))
+        };
         Ok(Arc::new(Self {
             context,
             stream,
+            beside,
+            events: [event()?, event()?],
             name,
             capability,
+            shared,
             modules: Mutex::default(),
             measured: Mutex::default(),
             measures: AtomicBool::new(false),
         }))
+    }
+
+    /// The stream that all work goes into.
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
     }
 
     /// Makes this thread use the device.
@@ -222,7 +243,35 @@ impl Device {
         self.launch_now(kernel, slots, arguments)
     }
 
+    /// Launches a kernel beside those that follow, once all before it are done.
+    pub(crate) fn launch_beside<A>(&self, kernel: &Kernel, slots: usize, arguments: &A) -> Result<()> {
+        if self.measures.load(Ordering::Relaxed) {
+            return self.launch_measured(kernel, slots, arguments);
+        }
+        self.follow(self.events[0], self.stream, self.beside)?;
+        self.launch_into(self.beside, kernel, slots, arguments)
+    }
+
+    /// Has what follows wait for all that runs beside it.
+    pub(crate) fn join(&self) -> Result<()> {
+        self.follow(self.events[1], self.beside, self.stream)
+    }
+
+    /// Has one stream wait for what is in another by now.
+    fn follow(&self, event: sys::CUevent, before: sys::CUstream, after: sys::CUstream) -> Result<()> {
+        // SAFETY: streams and events are there as long as the device.
+        unsafe {
+            result::event::record(event, before)
+                .and_then(|()| result::stream::wait_event(after, event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT))
+        }
+        .map_err(|error| failure("waiting for an event", error))
+    }
+
     fn launch_now<A>(&self, kernel: &Kernel, slots: usize, arguments: &A) -> Result<()> {
+        self.launch_into(self.stream, kernel, slots, arguments)
+    }
+
+    fn launch_into<A>(&self, stream: sys::CUstream, kernel: &Kernel, slots: usize, arguments: &A) -> Result<()> {
         let [x, y] = kernel.grid;
         let mut places = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes exactly this struct (`Args` or `Totals`, declared alike in `kernels.cu`), which the driver copies
@@ -232,8 +281,8 @@ impl Device {
                 kernel.function,
                 (x, y, slots as u32),
                 (kernel.threads, 1, 1),
-                0,
-                self.stream,
+                kernel.shared,
+                stream,
                 &mut places,
             )
         }
@@ -258,7 +307,7 @@ impl Module {
         // SAFETY: modules are never unloaded.
         let function =
             unsafe { result::module::get_function(self.module, text) }.map_err(|error| failure(name, error))?;
-        Ok(Kernel { name: Arc::from(name), function, grid: grid.map(|blocks| blocks as u32), threads: threads as u32 })
+        Ok(Kernel { name: Arc::from(name), function, grid: grid.map(|blocks| blocks as u32), threads: threads as u32, shared: 0 })
     }
 }
 
@@ -269,6 +318,24 @@ pub(crate) struct Kernel {
     function: sys::CUfunction,
     grid: [u32; 2],
     threads: u32,
+    /// Bytes that the threads of a block share, beside those the kernel declares.
+    shared: u32,
+}
+
+impl Kernel {
+    /// With so many bytes for the threads of a block.
+    pub(crate) fn sharing(self, bytes: usize) -> Result<Self> {
+        let most = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: modules are never unloaded.
+        unsafe { result::function::set_function_attribute(self.function, most, bytes as i32) }
+            .map_err(|error| failure(&format!("sharing {bytes} bytes"), error))?;
+        Ok(Self { shared: bytes as u32, ..self })
+    }
+
+    /// With so many blocks along the second axis.
+    pub(crate) fn wide(self, blocks: usize) -> Self {
+        Self { grid: [self.grid[0], blocks as u32], ..self }
+    }
 }
 
 // SAFETY: a handle of the driver, which may be used from any thread.

@@ -2,6 +2,7 @@
 
 use crate::device::{Buffer, Device};
 use crate::program::{Args, Entry, MOST_FROZEN, MOST_PULLS, Program, Sizes, Totals, Wanted, sizes, stride};
+use crate::gram::Prepared;
 use crate::rows::Rows;
 use kinfolk::models::architecture::Architecture;
 use kinfolk::training::{Optimiser, Plan};
@@ -74,6 +75,11 @@ impl Recipe {
         matches!(self.optimiser, Optimiser::Descent { momentum: 0.0, weight_decay: 0.0 })
     }
 
+    /// Steps of one length along the gradient of all rows, if that is what they are.
+    pub(crate) fn plain_step(&self) -> Option<f64> {
+        (self.is_plain() && !self.fading && !self.averaged).then_some(self.step)
+    }
+
     /// Whether they are along the loss's gradient alone, so that a gradient need not be kept.
     fn is_plain(&self) -> bool {
         self.is_descent() && self.strengths.is_empty() && self.frozen.is_empty() && !self.tilts
@@ -101,10 +107,12 @@ pub(crate) struct Seen {
 
 /// A device with the rows of some clients.
 pub(crate) struct Engine {
-    device: Arc<Device>,
-    architecture: Architecture,
-    tf32: bool,
-    rows: Rows,
+    pub(crate) device: Arc<Device>,
+    pub(crate) architecture: Architecture,
+    pub(crate) tf32: bool,
+    pub(crate) rows: Rows,
+    /// Clients in the space of their rows.
+    pub(crate) prepared: Option<Prepared>,
     programs: HashMap<(usize, bool), Arc<Program>>,
     buffers: Buffers,
 }
@@ -146,9 +154,40 @@ pub(crate) struct Trained {
     pub(crate) losses: Vec<f64>,
 }
 
+/// Parameters as they came from the device.
+pub(crate) struct Vectors {
+    all: Arc<Vec<f32>>,
+    width: usize,
+    size: usize,
+    /// Of every training its slot.
+    slots: Vec<u32>,
+}
+
+/// The parameters of one training, among others.
+pub(crate) struct Vector {
+    all: Arc<Vec<f32>>,
+    place: Range<usize>,
+}
+
+impl Vectors {
+    pub(crate) fn each(&self) -> impl Iterator<Item = Vector> + '_ {
+        let begin = |slot: u32| slot as usize * self.size;
+        self.slots.iter().map(move |&slot| Vector {
+            all: self.all.clone(),
+            place: begin(slot)..begin(slot) + self.width,
+        })
+    }
+}
+
+impl Vector {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> + '_ {
+        self.all[self.place.clone()].iter().map(|&value| f64::from(value))
+    }
+}
+
 impl Engine {
     pub(crate) fn new(device: Arc<Device>, architecture: Architecture, tf32: bool, rows: Rows) -> Self {
-        Self { device, architecture, tf32, rows, programs: HashMap::new(), buffers: Buffers::default() }
+        Self { device, architecture, tf32, rows, prepared: None, programs: HashMap::new(), buffers: Buffers::default() }
     }
 
     /// Where clients' rows are.
@@ -174,7 +213,7 @@ impl Engine {
     }
 
     /// Sends models, each once, and returns the place of every one on the device.
-    fn send<'m>(&mut self, models: impl Iterator<Item = &'m Model> + Clone) -> Result<HashMap<*const Vec<f32>, u64>> {
+    pub(crate) fn send<'m>(&mut self, models: impl Iterator<Item = &'m Model> + Clone) -> Result<HashMap<*const Vec<f32>, u64>> {
         let mut places: HashMap<*const Vec<f32>, u64> = HashMap::new();
         let size = stride(self.architecture.width);
         let mut distinct: Vec<&Model> = Vec::new();
@@ -326,9 +365,7 @@ impl Engine {
             args.notes = u32::from(t == 0);
             for chunk in 0..tables.chunks {
                 args.micro = (t * tables.chunks + chunk) as u32;
-                for kernel in program.forward.iter().chain(&program.backward) {
-                    device.launch(kernel, active, &args)?;
-                }
+                pass(device, &program, active, &args)?;
             }
             if args.fused == 0 {
                 device.launch(&program.apply, active, &args)?;
@@ -358,12 +395,11 @@ impl Engine {
         Ok(Trained { program, slots: of_training, losses })
     }
 
-    /// The parameters that some of the trainings ended with.
-    pub(crate) fn vectors(&self, trained: &Trained) -> Result<Vec<Vec<f64>>> {
+    /// The parameters that trainings ended with.
+    pub(crate) fn vectors(&self, trained: &Trained) -> Result<Vectors> {
         let (width, size) = (self.architecture.width, stride(self.architecture.width));
-        let all: Vec<f32> = self.device.read(self.buffers.params.address, trained.slots.len() * size)?;
-        let vector = |&slot: &u32| all[slot as usize * size..][..width].iter().map(|&value| f64::from(value)).collect();
-        Ok(trained.slots.iter().map(vector).collect())
+        let all = self.device.read(self.buffers.params.address, trained.slots.len() * size)?;
+        Ok(Vectors { all: Arc::new(all), width, size, slots: trained.slots.clone() })
     }
 
     /// Σ weight·parameters over some of the trainings, in this order.
@@ -386,7 +422,7 @@ impl Engine {
     }
 
     /// Gradients of mean losses, and these losses: of trainings of one step each, no more than a block.
-    pub(crate) fn gradients(&mut self, trainings: &[Training]) -> Result<Vec<(f64, Vec<f64>)>> {
+    pub(crate) fn gradients(&mut self, trainings: &[Training]) -> Result<(Vec<f64>, Vectors)> {
         self.device.bind()?;
         let (width, size) = (self.architecture.width, stride(self.architecture.width));
         let rows = at_once(trainings);
@@ -410,14 +446,11 @@ impl Engine {
         args.notes = 1;
         for chunk in 0..tables.chunks {
             args.micro = chunk as u32;
-            for kernel in program.forward.iter().chain(&program.backward) {
-                device.launch(kernel, slots, &args)?;
-            }
+            pass(device, &program, slots, &args)?;
         }
         let losses: Vec<f64> = device.read(args.losses, slots)?;
-        let all: Vec<f32> = device.read(args.gradient, slots * size)?;
-        let gradient = |slot: usize| all[slot * size..][..width].iter().map(|&value| f64::from(value)).collect();
-        Ok(losses.into_iter().enumerate().map(|(slot, loss)| (loss, gradient(slot))).collect())
+        let all = Arc::new(device.read(args.gradient, slots * size)?);
+        Ok((losses, Vectors { all, width, size, slots: (0..slots as u32).collect() }))
     }
 
     /// Looks at rows with models.
@@ -477,6 +510,19 @@ impl Engine {
         }
         Ok(seen)
     }
+}
+
+/// Forward and backward once.
+fn pass(device: &Device, program: &Program, slots: usize, args: &Args) -> Result<()> {
+    program.forward.iter().try_for_each(|kernel| device.launch(kernel, slots, args))?;
+    for (kernel, beside) in &program.backward {
+        if *beside {
+            device.launch_beside(kernel, slots, args)?;
+        } else {
+            device.launch(kernel, slots, args)?;
+        }
+    }
+    if program.backward.iter().any(|(_, beside)| *beside) { device.join() } else { Ok(()) }
 }
 
 /// Numbers of rows for which there are programs: few, as each is compiled.

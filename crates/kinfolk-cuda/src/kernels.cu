@@ -714,16 +714,19 @@ __device__ __forceinline__ void dense_gradient(const Args& a) {
 
 // ---- Losses -----------------------------------------------------------------------------------------------------------------
 
+// What rows should be, and how sure a network is to be of it.
+struct Targets { const u32* classes; const float* values; float smoothing; };
+
 // A row's loss; leaves its slopes times `scale` where they are wanted. KIND 0 is squared error, 1 logistic, 2 softmax.
 template <int KIND, int OUT, bool SLOPES>
-__device__ __forceinline__ float judge_row(const Args& a, const float* out, float* slopes, u32 row, float scale, bool& right) {
+__device__ __forceinline__ float judge_row(const Targets& wanted, const float* out, float* slopes, u32 row, float scale, bool& right) {
     right = false;
     if (KIND == 0) {
-        float residual = out[0] - a.values[row];
+        float residual = out[0] - wanted.values[row];
         if (SLOPES) slopes[0] = (residual + residual) * scale;
         return residual * residual;
     }
-    u32 class_ = a.classes[row];
+    u32 class_ = wanted.classes[row];
     if (KIND == 1) {
         bool is_one = class_ == 0xffffffffu ? out[0] < 0 : class_ == 1;
         float sign = is_one ? 1.0f : -1.0f, odds = sign * out[0], power = expf(-fabsf(odds));
@@ -751,10 +754,10 @@ __device__ __forceinline__ float judge_row(const Args& a, const float* out, floa
     }
     float loss = logf(total) + (largest - score);
     if (SLOPES) {
-        float share = scale / total, even = scale * a.smoothing / OUT;
+        float share = scale / total, even = scale * wanted.smoothing / OUT;
         for (int c = 0; c < OUT; ++c) slopes[c] = slopes[c] * share - even;
-        slopes[own] -= scale - scale * a.smoothing;
-        loss += a.smoothing * (score - mean / OUT);
+        slopes[own] -= scale - scale * wanted.smoothing;
+        loss += wanted.smoothing * (score - mean / OUT);
     }
     return loss;
 }
@@ -779,11 +782,12 @@ template <int KIND, int OUT, int LAST>
 __device__ __forceinline__ void judge(const Args& a) {
     u32 slot = blockIdx.z;
     Entry e = entry_of(a, slot);
+    Targets wanted = {a.classes, a.values, a.smoothing};
     double loss = 0;
     for (u32 row = threadIdx.x; row < e.count; row += 128) {
         u64 at = ((u64)slot * R + row) * OUT;
         bool right;
-        loss += judge_row<KIND, OUT, true>(a, a.outputs[LAST] + at, a.slopes[LAST] + at, a.order[e.begin + row], 1.0f / e.of, right);
+        loss += judge_row<KIND, OUT, true>(wanted, a.outputs[LAST] + at, a.slopes[LAST] + at, a.order[e.begin + row], 1.0f / e.of, right);
     }
     if (!a.notes) return;
     loss = total_of(loss);
@@ -795,11 +799,12 @@ template <int KIND, int OUT, int LAST>
 __device__ __forceinline__ void score(const Args& a) {
     u32 slot = blockIdx.z;
     Entry e = entry_of(a, slot);
+    Targets wanted = {a.classes, a.values, a.smoothing};
     double loss = 0;
     u32 hits = 0;
     for (u32 row = threadIdx.x; row < e.count; row += 128) {
         bool right;
-        float own = judge_row<KIND, OUT, false>(a, a.outputs[LAST] + ((u64)slot * R + row) * OUT, 0, a.order[e.begin + row], 0, right);
+        float own = judge_row<KIND, OUT, false>(wanted, a.outputs[LAST] + ((u64)slot * R + row) * OUT, 0, a.order[e.begin + row], 0, right);
         if (a.row_losses) a.row_losses[(u64)slot * R + row] = own;
         loss += own;
         hits += right;

@@ -6,6 +6,7 @@
 
 mod device;
 mod engine;
+mod gram;
 mod meeting;
 mod program;
 mod roster;

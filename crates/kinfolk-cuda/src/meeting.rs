@@ -3,7 +3,7 @@
 //! Work that an engine knows nothing of (a client's own model, several trainings one after another) runs on a thread for every
 //! client; wherever it trains or looks at losses, its worker puts a request here. The last one to come carries all out.
 
-use crate::engine::{Engine, Look, Model, Recipe, Seen, Training};
+use crate::engine::{Engine, Look, Model, Recipe, Seen, Training, Vector};
 use kinfolk::compute::Helper;
 use kinfolk::models::{Choice, Course, Model as AnyModel, Score, Seat, Worker, course_of};
 use kinfolk::training::{Plan, Portion, Sample};
@@ -47,7 +47,7 @@ enum Request {
 
 /// What it gets.
 enum Answer {
-    Trained(f64, Vec<f64>),
+    Trained(f64, Vector),
     Seen(Vec<Seen>),
 }
 
@@ -146,7 +146,7 @@ impl Meeting {
                     &mut answers,
                     places,
                     found.map(|(vectors, losses)| {
-                        losses.into_iter().zip(vectors).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
+                        losses.into_iter().zip(vectors.each()).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
                     }),
                 );
             }
@@ -158,7 +158,9 @@ impl Meeting {
             share(
                 &mut answers,
                 places,
-                found.map(|found| found.into_iter().map(|(loss, vector)| Answer::Trained(loss, vector)).collect()),
+                found.map(|(losses, vectors)| {
+                    losses.into_iter().zip(vectors.each()).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
+                }),
             );
         }
         for (each, looks) in [false, true].into_iter().zip(looks).filter(|(_, looks)| !looks.is_empty()) {
@@ -396,7 +398,7 @@ impl DeviceWorker {
     fn take(&mut self, request: Request, out: &mut [f64]) -> f64 {
         match self.ask(request) {
             Some(Answer::Trained(loss, vector)) => {
-                out.copy_from_slice(&vector);
+                out.iter_mut().zip(vector.iter()).for_each(|(out, value)| *out = value);
                 loss
             }
             _ => {

@@ -377,8 +377,8 @@ pub(crate) fn text(wanted: &Wanted) -> Text {
 pub(crate) struct Program {
     /// From rows to outputs, and to losses where it only looks.
     pub(crate) forward: Vec<Kernel>,
-    /// From outputs to a step or a gradient.
-    pub(crate) backward: Vec<Kernel>,
+    /// From outputs to a step or a gradient; some may run beside those that follow.
+    pub(crate) backward: Vec<(Kernel, bool)>,
     pub(crate) copy: Kernel,
     pub(crate) apply: Kernel,
     pub(crate) average: Kernel,
@@ -393,10 +393,14 @@ impl Program {
         let kernels = |launches: Vec<Launch>| -> Result<Vec<Kernel>> {
             launches.iter().map(|(name, grid, threads)| module.kernel(name, *grid, *threads)).collect()
         };
+        // Gradients of dense layers wait for memory, those of convolutions below them for arithmetic.
+        let convolves = wanted.architecture.layers.iter().any(|part| matches!(part, Part::Convolution { .. }));
+        let beside: Vec<bool> =
+            backward.iter().map(|(name, ..)| convolves && name.starts_with("dense_gradient")).collect();
         let every = |name: &str| module.kernel(name, [wanted.architecture.width.div_ceil(256), 1], 256);
         Ok(Self {
             forward: kernels(forward)?,
-            backward: kernels(backward)?,
+            backward: kernels(backward)?.into_iter().zip(beside).collect(),
             copy: every("copy")?,
             apply: every("apply")?,
             average: every("average")?,

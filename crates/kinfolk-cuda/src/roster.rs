@@ -2,11 +2,12 @@
 
 use crate::device::Device;
 use crate::engine::{Look, Model, Recipe, Training};
+use crate::gram::Steps;
 use crate::meeting::{Shared, first_smallest, narrowed, training};
 use kinfolk::aggregate::{By, Sum, Weight};
 use kinfolk::compute::{Batch, Computed, Job, Roster, Sums, Threads};
 use kinfolk::models::{Choice, Choosing, Course, Found, Packed, Reduced, Score, Step, course_of};
-use kinfolk::training::{Portion, Split, Then};
+use kinfolk::training::{Amount, Portion, Split, Then};
 use kinfolk::{Client, Result, Shard};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -130,6 +131,12 @@ impl CudaRoster {
             if own.is_empty() || (on != step.on && self.portion(client, on).is_empty()) { Vec::new() } else { own }
         };
         let rows = self.with_rows(batch, job, rows, &mut found);
+        if let Some(reduced) = self.run_by_gram(batch, models, (job.0, step), &rows)? {
+            give(job.0, found, take);
+            let clients = rows.iter().map(|(client, _)| *client).collect();
+            take(job.0, Computed::Sums(clients, reduced));
+            return Ok(());
+        }
         let choices: Vec<Choice> = if decides {
             self.losses(models, step.among, &rows, batch)?.iter().map(|losses| first_smallest(losses)).collect()
         } else {
@@ -155,9 +162,10 @@ impl CudaRoster {
             let (clients, choices) = (&clients[begin..], &choices[begin..]);
             let mut engine = self.shared.engine();
             let Then::Train(plan) = &*step.then else {
-                let gradients = engine.gradients(trainings)?;
-                for ((client, choice), (loss, vector)) in clients.iter().zip(choices).zip(gradients) {
-                    let found = Found::Choice(told(choice, loss), Some(vector));
+                let (losses, vectors) = engine.gradients(trainings)?;
+                let found = losses.into_iter().zip(vectors.each());
+                for ((client, choice), (loss, vector)) in clients.iter().zip(choices).zip(found) {
+                    let found = Found::Choice(told(choice, loss), Some(vector.iter().collect()));
                     take(job.0, Computed::Single(*client, found));
                 }
                 continue;
@@ -174,11 +182,52 @@ impl CudaRoster {
                     continue;
                 }
             }
-            for ((client, choice), vector) in clients.iter().zip(choices).zip(engine.vectors(&trained)?) {
-                take(job.0, Computed::Single(*client, Found::Choice(choice, Some(vector))));
+            for ((client, choice), vector) in clients.iter().zip(choices).zip(engine.vectors(&trained)?.each()) {
+                take(job.0, Computed::Single(*client, Found::Choice(choice, Some(vector.iter().collect()))));
             }
         }
         Ok(())
+    }
+
+    /// Choices, training and sums in the space of the rows, where all that is possible: sums of plain steps on all rows, of clients with
+    /// as many rows each.
+    fn run_by_gram(
+        &self,
+        batch: &Batch,
+        models: &Models,
+        (index, step): (usize, &Choosing),
+        rows: &[(u32, Vec<u32>)],
+    ) -> Result<Option<Reduced>> {
+        let (Some(sums), Then::Train(plan)) = (&batch.sums, &*step.then) else { return Ok(None) };
+        let count = rows.first().map_or(0, |(_, rows)| rows.len());
+        let whole = step.on == Portion::All
+            && plan.sample.on == Portion::All
+            && plan.sample.batch.is_none_or(|batch| batch as usize >= count)
+            && rows.iter().all(|(_, rows)| rows.len() == count)
+            && (sums.summing.by == By::Choice || step.among.len() == 1);
+        let Some(length) = Recipe::of(plan).and_then(|recipe| recipe.plain_step()).filter(|_| whole) else {
+            return Ok(None);
+        };
+        let mut engine = self.shared.engine();
+        let Some(shape) = engine.gram_shape(count, rows.len(), step.among.len()) else { return Ok(None) };
+        let (Amount::Steps(steps) | Amount::Epochs(steps)) = plan.amount;
+        let among: Vec<Model> = step.among.iter().map(|&model| models.get(model)).collect();
+        let weigh = |(client, _): &(u32, Vec<u32>)| match sums.summing.weight {
+            Weight::Rows => self.client(*client).train.len() as f64,
+            Weight::Uniform => 1.0,
+        };
+        let weights: Vec<f64> = rows.iter().map(weigh).collect();
+        let learned = engine.train_by_gram(shape, rows, &among, Steps { count: steps, length }, &weights)?;
+        let of = |model: usize| {
+            let chosen = || learned.choices.iter().zip(&weights).filter(move |(choice, _)| **choice as usize == model);
+            (chosen().map(|(_, weight)| weight).sum(), chosen().count())
+        };
+        let counted: Vec<(f64, usize)> = (0..among.len()).map(of).collect();
+        let slots = learned.totals.into_iter().zip(counted);
+        let sums_of = slots.map(|(total, (weight, count))| Sum { total, weight, count }).collect();
+        let reduced = Reduced { sums: sums_of, choices: learned.choices, losses: learned.losses };
+        // What is not plausible is computed one by one.
+        Ok((sums.plausible)(index, &reduced).then_some(reduced))
     }
 
     /// What a client does after its choice.
