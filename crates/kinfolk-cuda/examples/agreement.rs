@@ -194,10 +194,8 @@ fn compare(
     let heavy = Optimiser::Descent { momentum: 0.9, weight_decay: 1e-3 };
     let adam = Optimiser::Adam { weight_decay: 1e-3 };
     let plan = |batch, steps, step, optimiser| Plan { sample: sample(batch), optimiser, ..Plan::steps(steps, step) };
-    let pulls = Terms {
-        pulls: vec![Pull { centre: 1, strength: 0.1 }, Pull { centre: 2, strength: 0.05 }],
-        ..Terms::default()
-    };
+    let mut pulls = Terms::default();
+    pulls.pulls.extend([Pull { centre: 1, strength: 0.1 }, Pull { centre: 2, strength: 0.05 }]);
     let averaged = Course { fading: true, averaged: true, tolerance: 0.0 };
     let plans = [
         ("one step, batch 10", plan(Some(10), 1, 0.05, plain)),

@@ -457,7 +457,7 @@ impl Engine {
     pub(crate) fn look(&mut self, looks: &[Look], each_row: bool, stop: &AtomicBool) -> Result<Vec<Seen>> {
         self.device.bind()?;
         let longest = looks.iter().map(|look| look.rows.len()).max().unwrap_or(0);
-        let rows = round_up(longest.clamp(16, MOST_ROWS));
+        let rows = if longest <= 16 { 16 } else { MOST_ROWS };
         let program = self.program(rows, false)?;
         let per_slot = program.sizes.bytes(rows, false);
         let slots = (ROOM / per_slot.max(1)).clamp(1, MOST_SLOTS);
@@ -527,7 +527,8 @@ fn pass(device: &Device, program: &Program, slots: usize, args: &Args) -> Result
 
 /// Numbers of rows for which there are programs: few, as each is compiled.
 fn round_up(rows: usize) -> usize {
-    if rows <= 16 { rows.max(1) } else { rows.next_power_of_two() }
+    const SIZES: [usize; 9] = [4, 8, 10, 16, 20, 32, 50, 64, MOST_ROWS];
+    SIZES.into_iter().find(|&size| size >= rows).unwrap_or(MOST_ROWS)
 }
 
 /// Rows of a slot that go through the network together.
@@ -589,6 +590,6 @@ mod tests {
         assert_eq!(tables.entries[..4], [entry(0, 2, 3, 1), entry(2, 1, 3, 0), entry(3, 2, 2, 1), entry(5, 0, 2, 0)]);
         assert_eq!(tables.entries[4..], [entry(5, 1, 1, 1), entry(6, 0, 1, 0), entry(5, 1, 1, 1), entry(6, 0, 1, 0)]);
         assert_eq!(Tables::of(slots.iter().copied(), 3).chunks, 1);
-        assert_eq!([0, 1, 10, 16, 17, 128].map(round_up), [1, 1, 10, 16, 32, 128]);
+        assert_eq!([0, 1, 10, 16, 17, 128].map(round_up), [4, 4, 10, 16, 20, 128]);
     }
 }

@@ -6,6 +6,7 @@
 use crate::engine::{Engine, Look, Model, Recipe, Seen, Training, Vector};
 use kinfolk::compute::Helper;
 use kinfolk::models::{Choice, Course, Model as AnyModel, Score, Seat, Worker, course_of};
+use kinfolk::panics::contained;
 use kinfolk::training::{Plan, Portion, Sample};
 use kinfolk::{Error, Result, Shard};
 use std::collections::BTreeSet;
@@ -105,7 +106,11 @@ impl Meeting {
                 waiting.busy = true;
                 let requests: Vec<Request> = std::mem::take(&mut waiting.requests).into_iter().flatten().collect();
                 drop(waiting);
-                let answers = self.carry_out(requests);
+                // A bug must not leave the others waiting.
+                let count = requests.len();
+                let answers = contained(|| Ok(self.carry_out(requests))).unwrap_or_else(|error| {
+                    (0..count).map(|_| Err(Error::new(error.kind(), error.to_string()))).collect()
+                });
                 waiting = self.waiting();
                 waiting.busy = false;
                 waiting.left = answers.len();
