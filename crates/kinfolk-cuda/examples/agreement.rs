@@ -306,6 +306,16 @@ fn compare(
 /// A name, the model, rows of every client, whether rows are numbers, and how far parameters may be apart.
 type Case = (&'static str, Arc<dyn Model>, Vec<usize>, bool, f64);
 
+/// Two networks and few rows: for tools that make everything slow.
+fn small(report: &mut Report, cuda: &Cuda) -> Result<()> {
+    let network = model("cnn", "filters = [8, 12]\nhidden = [9]", images([1, 8, 8], 3));
+    compare(report, cuda, "cnn 8-12-9", &clients(&[23, 5], 64, 3, false), &network, 1e-3)?;
+    let dense = model("mlp", "hidden = [8]", images([1, 4, 4], 3));
+    compare(report, cuda, "mlp 16-8-3", &clients(&[12, 12], 16, 3, false), &dense, 1e-5)?;
+    print!("{}", std::mem::take(&mut report.text));
+    Ok(())
+}
+
 fn steps(report: &mut Report, cuda: &Cuda) {
     let sizes = || vec![23, 40, 1, 131, 64, 57];
     let case = |name, kind: &str, settings: &str, shape: DataShape, numbers, tolerance| -> Case {
@@ -563,6 +573,7 @@ fn main() {
                 steps(report, &cuda);
                 whole(report, &cuda).inspect(|()| print!("{}", std::mem::take(&mut report.text)))
             }
+            "small" => small(report, &cuda),
             "methods" => {
                 methods(report, &cuda);
                 Ok(())
@@ -575,8 +586,8 @@ fn main() {
         }
         println!("{part}: {:.1} s", begin.elapsed().as_secs_f64());
     };
-    for part in ["steps", "times", "methods"] {
-        if wants(part) {
+    for part in ["steps", "times", "methods", "small"] {
+        if wants(part) && (part != "small" || !parts.is_empty()) {
             go(part, &mut report);
         }
     }
