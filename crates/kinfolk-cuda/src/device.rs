@@ -307,7 +307,13 @@ impl Module {
         // SAFETY: modules are never unloaded.
         let function =
             unsafe { result::module::get_function(self.module, text) }.map_err(|error| failure(name, error))?;
-        Ok(Kernel { name: Arc::from(name), function, grid: grid.map(|blocks| blocks as u32), threads: threads as u32, shared: 0 })
+        Ok(Kernel {
+            name: Arc::from(name),
+            function,
+            grid: grid.map(|blocks| blocks as u32),
+            threads: threads as u32,
+            shared: 0,
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Training, losses and gradients of many clients at once on one device.
 
 use crate::device::{Buffer, Device};
-use crate::program::{Args, Entry, MOST_FROZEN, MOST_PULLS, Program, Sizes, Totals, Wanted, sizes, stride};
 use crate::gram::Prepared;
+use crate::program::{Args, Entry, MOST_FROZEN, MOST_PULLS, Program, Sizes, Totals, Wanted, sizes, stride};
 use crate::rows::Rows;
 use kinfolk::models::architecture::Architecture;
 use kinfolk::training::{Optimiser, Plan};
@@ -172,10 +172,9 @@ pub(crate) struct Vector {
 impl Vectors {
     pub(crate) fn each(&self) -> impl Iterator<Item = Vector> + '_ {
         let begin = |slot: u32| slot as usize * self.size;
-        self.slots.iter().map(move |&slot| Vector {
-            all: self.all.clone(),
-            place: begin(slot)..begin(slot) + self.width,
-        })
+        self.slots
+            .iter()
+            .map(move |&slot| Vector { all: self.all.clone(), place: begin(slot)..begin(slot) + self.width })
     }
 }
 
@@ -213,7 +212,10 @@ impl Engine {
     }
 
     /// Sends models, each once, and returns the place of every one on the device.
-    pub(crate) fn send<'m>(&mut self, models: impl Iterator<Item = &'m Model> + Clone) -> Result<HashMap<*const Vec<f32>, u64>> {
+    pub(crate) fn send<'m>(
+        &mut self,
+        models: impl Iterator<Item = &'m Model> + Clone,
+    ) -> Result<HashMap<*const Vec<f32>, u64>> {
         let mut places: HashMap<*const Vec<f32>, u64> = HashMap::new();
         let size = stride(self.architecture.width);
         let mut distinct: Vec<&Model> = Vec::new();

@@ -407,8 +407,12 @@ impl Engine {
                 totals.push(Vec::new());
                 continue;
             }
-            let weight: f64 =
-                weights.iter().zip(&chosen).filter(|(_, choice)| **choice as usize == model).map(|(weight, _)| weight).sum();
+            let weight: f64 = weights
+                .iter()
+                .zip(&chosen)
+                .filter(|(_, choice)| **choice as usize == model)
+                .map(|(weight, _)| weight)
+                .sum();
             let changes = &below[model * first..(model + 1) * first];
             let own = models[model].iter().zip(changes).map(|(&w, &change)| weight * f64::from(w) + f64::from(change));
             totals.push(own.chain(above[model * upper..(model + 1) * upper].iter().copied()).collect());

@@ -163,7 +163,6 @@ __device__ __forceinline__ void product(const Args& a) {
     constexpr int A_LOADS = BM * BK / 4 / 128, B_LOADS = (BN * BK / 4 + 127) / 128;
     __shared__ __align__(16) float as[2][A_SIZE];
     __shared__ __align__(16) float bs[2][B_SIZE];
-    __shared__ __align__(16) float bs_small[2][TF32 ? 4 : B_SIZE];
     u32 slot = blockIdx.z;
     Entry e = entry_of(a, slot);
     P p(a, slot, e);
@@ -171,21 +170,15 @@ __device__ __forceinline__ void product(const Args& a) {
     if (m0 >= p.lines) return;
     int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, g = lane >> 2, t = lane & 3;
     float ra[A_LOADS][4], rb[B_LOADS][4];
-    // What does not change from one piece of the depth to the next is found once: a thread has four lines, or one.
-    constexpr int LINES = P::A_ALONG_K ? A_LOADS : 1;
-    typename P::Line line[LINES];
-#pragma unroll
-    for (int i = 0; i < LINES; ++i) line[i] = p.line(m0 + (P::A_ALONG_K ? (tid + i * 128) / (BK / 4) : tid % (BM / 4) * 4));
     float sums[PARTS][4];
     for (int j = 0; j < PARTS; ++j) for (int i = 0; i < 4; ++i) sums[j][i] = 0;
 
     auto fetch = [&](int k0) {
-        typename P::Depth along;
-        if (P::A_ALONG_K) along = p.depth(k0 + tid % (BK / 4) * 4);
 #pragma unroll
         for (int i = 0; i < A_LOADS; ++i) {
-            if (P::A_ALONG_K) p.a4(ra[i], line[i], along);
-            else p.a4(ra[i], line[0], p.depth(k0 + (tid + i * 128) / (BM / 4)));
+            int at = tid + i * 128;
+            if (P::A_ALONG_K) p.a4(ra[i], m0 + at / (BK / 4), k0 + at % (BK / 4) * 4);
+            else p.a4(ra[i], m0 + at % (BM / 4) * 4, k0 + at / (BM / 4));
         }
 #pragma unroll
         for (int i = 0; i < B_LOADS; ++i) {
@@ -207,14 +200,7 @@ __device__ __forceinline__ void product(const Args& a) {
             int at = tid + i * 128;
             if (BN * BK / 4 % 128 && at >= BN * BK / 4) break;
             int place = P::B_ALONG_K ? at / (BK / 4) * B_PITCH + at % (BK / 4) * 4 : at / (BN / 4) * B_PITCH + at % (BN / 4) * 4;
-            float large[4], small[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                large[j] = __uint_as_float(rounded(rb[i][j]));
-                small[j] = __uint_as_float(rounded(rb[i][j] - large[j]));
-            }
-            *(float4*)&bs[buffer][place] = make_float4(large[0], large[1], large[2], large[3]);
-            if (!TF32) *(float4*)&bs_small[buffer][place] = make_float4(small[0], small[1], small[2], small[3]);
+            *(float4*)&bs[buffer][place] = make_float4(rb[i][0], rb[i][1], rb[i][2], rb[i][3]);
         }
     };
 
@@ -248,9 +234,9 @@ __device__ __forceinline__ void product(const Args& a) {
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     int n = j * 8 + g, kk = k + t + i * 4;
-                    int place = P::B_ALONG_K ? n * B_PITCH + kk : kk * B_PITCH + n;
-                    large_b[i] = __float_as_uint(bs[buffer][place]);
-                    if (!TF32) small_b[i] = __float_as_uint(bs_small[buffer][place]);
+                    float y = bs[buffer][P::B_ALONG_K ? n * B_PITCH + kk : kk * B_PITCH + n];
+                    large_b[i] = rounded(y);
+                    small_b[i] = rounded(y - __uint_as_float(large_b[i]));
                 }
                 if (!TF32) {
                     multiply_add(part[j], small, large_b);
@@ -285,54 +271,6 @@ __device__ __forceinline__ void load4(float (&out)[4], const float* from, int ha
     } else {
         for (int i = 0; i < 4; ++i) out[i] = i < have ? from[i] : 0.0f;
     }
-}
-
-// A place of an image where a kernel begins.
-struct Pixel {
-    const float* from;
-    int line, column;
-    bool is_there;
-};
-
-// Places of a kernel: four neighbouring channels, or four by themselves where channels are not multiples of four.
-template <class C>
-struct Places {
-    static constexpr int COUNT = C::IC % 4 == 0 ? 1 : 4;
-    // What each is: outside, a place, or the one that a bias has.
-    int offset[COUNT], line[COUNT], column[COUNT], what[COUNT];
-
-    __device__ __forceinline__ void find(int place, bool has_bias) {
-        constexpr int DEPTH = C::K * C::K * C::IC;
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            int own = place + i;
-            line[i] = own / (C::IC * C::K);
-            column[i] = own / C::IC % C::K;
-            offset[i] = (line[i] * C::IW + column[i]) * C::IC + own % C::IC;
-            what[i] = own < DEPTH ? 1 : own == DEPTH && has_bias ? 2 : 0;
-        }
-    }
-
-    __device__ __forceinline__ void load(float (&out)[4], const Pixel& pixel) const {
-        constexpr bool IS_INSIDE = C::ABOVE == 0 && C::LEFT == 0 && (C::OH - 1) * C::S + C::K <= C::IH && (C::OW - 1) * C::S + C::K <= C::IW;
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            bool inside = pixel.is_there && what[i] == 1;
-            if (!IS_INSIDE) inside = inside && (u32)(pixel.line + line[i]) < C::IH && (u32)(pixel.column + column[i]) < C::IW;
-            if (COUNT == 1) {
-                load4<true>(out, pixel.from + offset[i], inside ? 4 : 0);
-                if (what[i] == 2 && pixel.is_there) out[0] = 1.0f;
-            } else {
-                out[i] = inside ? pixel.from[offset[i]] : what[i] == 2 && pixel.is_there ? 1.0f : 0.0f;
-            }
-        }
-    }
-};
-
-template <class C>
-__device__ __forceinline__ Pixel pixel_of(const float* x, int image, int down, int right, bool is_there) {
-    int line = down * C::S - C::ABOVE, column = right * C::S - C::LEFT;
-    return {x + ((image * C::IH + line) * C::IW + column) * C::IC, line, column, is_there};
 }
 
 // Where a convolution is POOLED, a rectified pool of 2 x 2 follows that covers all of its output: the four lines of a window then
@@ -379,23 +317,29 @@ struct ConvolutionForward {
         k_begin = 0;
         k_end = DEPTH;
     }
-    typedef Pixel Line;
-    typedef Places<C> Depth;
-    __device__ __forceinline__ Line line(int m) const {
+    __device__ __forceinline__ float at(int image, int down, int right, int k) const {
+        if (k >= DEPTH) return 0;
+        int line = down * C::S + k / (C::IC * C::K) - C::ABOVE, column = right * C::S + k / C::IC % C::K - C::LEFT;
+        if (line < 0 || line >= C::IH || column < 0 || column >= C::IW) return 0;
+        return x[((image * C::IH + line) * C::IW + column) * C::IC + k % C::IC];
+    }
+    __device__ __forceinline__ void a4(float (&out)[4], int m, int k) const {
         int image = m / (C::OH * C::OW), pixel = m % (C::OH * C::OW), down = pixel / C::OW, right = pixel % C::OW;
         if (C::POOLED) {
             int window = pixel / 4;
             down = window / (C::OW / 2) * 2 + pixel % 4 / 2;
             right = window % (C::OW / 2) * 2 + pixel % 2;
         }
-        return pixel_of<C>(x, image, down, right, m < lines);
+        if (m >= lines) {
+            for (int i = 0; i < 4; ++i) out[i] = 0;
+        } else if (C::IC % 4 == 0) {
+            int line = down * C::S + k / (C::IC * C::K) - C::ABOVE, column = right * C::S + k / C::IC % C::K - C::LEFT;
+            bool inside = k < DEPTH && line >= 0 && line < C::IH && column >= 0 && column < C::IW;
+            load4<true>(out, x + ((image * C::IH + line) * C::IW + column) * C::IC + k % C::IC, inside ? 4 : 0);
+        } else {
+            for (int i = 0; i < 4; ++i) out[i] = at(image, down, right, k + i);
+        }
     }
-    __device__ __forceinline__ Depth depth(int k) const {
-        Depth places;
-        places.find(k, false);
-        return places;
-    }
-    __device__ __forceinline__ void a4(float (&out)[4], const Line& line, const Depth& depth) const { depth.load(out, line); }
     __device__ __forceinline__ void b4(float (&out)[4], int k, int n) const {
         load4<C::OC % 4 == 0 && C::WEIGHT % 4 == 0>(out, weight + k * C::OC + n, k < DEPTH ? C::OC - n : 0);
     }
@@ -440,28 +384,22 @@ struct ConvolutionDown {
         k_begin = 0;
         k_end = DEPTH;
     }
-    struct Line { int image, line, column; bool is_there; };
-    struct Depth { int k; };
-    __device__ __forceinline__ Line line(int m) const {
-        int pixel = m % (C::IH * C::IW);
-        return {m / (C::IH * C::IW), pixel / C::IW + C::ABOVE, pixel % C::IW + C::LEFT, m < lines};
-    }
-    __device__ __forceinline__ Depth depth(int k) const { return {k}; }
     // The slopes of neighbouring filters' pixel that this input has a part in.
-    __device__ __forceinline__ void some(float (&out)[4], const Line& own, int k, int have) const {
-        int line = own.line - k / (C::OC * C::K), column = own.column - k / C::OC % C::K;
-        bool inside = own.is_there && k < DEPTH && line >= 0 && column >= 0 && line % C::S == 0 && column % C::S == 0;
+    __device__ __forceinline__ void some(float (&out)[4], int m, int k, int have) const {
+        int image = m / (C::IH * C::IW), pixel = m % (C::IH * C::IW);
+        int line = pixel / C::IW + C::ABOVE - k / (C::OC * C::K), column = pixel % C::IW + C::LEFT - k / C::OC % C::K;
+        bool inside = k < DEPTH && m < lines && line >= 0 && column >= 0 && line % C::S == 0 && column % C::S == 0;
         inside = inside && line / C::S < C::OH && column / C::S < C::OW;
-        if (inside) slopes4<C>(out, slopes, places, own.image, line / C::S, column / C::S, k % C::OC, have);
+        if (inside) slopes4<C>(out, slopes, places, image, line / C::S, column / C::S, k % C::OC, have);
         else for (int i = 0; i < 4; ++i) out[i] = 0;
     }
-    __device__ __forceinline__ void a4(float (&out)[4], const Line& line, const Depth& depth) const {
+    __device__ __forceinline__ void a4(float (&out)[4], int m, int k) const {
         if (C::OC % 4 == 0) {
-            some(out, line, depth.k, 4);
+            some(out, m, k, 4);
         } else {
             for (int i = 0; i < 4; ++i) {
                 float one[4];
-                some(one, line, depth.k + i, 1);
+                some(one, m, k + i, 1);
                 out[i] = one[0];
             }
         }
@@ -506,18 +444,24 @@ struct ConvolutionGradient {
         k_end = min(k_begin + each, pixels);
         to = a.partials[C::LAYER] + ((u64)slot * C::PARTS + part) * (LINES * C::OC);
     }
-    typedef Places<C> Line;
-    typedef Pixel Depth;
-    __device__ __forceinline__ Line line(int m) const {
-        Line places;
-        places.find(m, C::HAS_BIAS);
-        return places;
+    __device__ __forceinline__ float at(int m, int image, int down, int right) const {
+        if (m >= DEPTH) return m == DEPTH && C::HAS_BIAS ? 1.0f : 0.0f;
+        int line = down * C::S + m / (C::IC * C::K) - C::ABOVE, column = right * C::S + m / C::IC % C::K - C::LEFT;
+        if (line < 0 || line >= C::IH || column < 0 || column >= C::IW) return 0;
+        return x[((image * C::IH + line) * C::IW + column) * C::IC + m % C::IC];
     }
-    __device__ __forceinline__ Depth depth(int k) const {
-        int image = k / (C::OH * C::OW), pixel = k % (C::OH * C::OW);
-        return pixel_of<C>(x, image, pixel / C::OW, pixel % C::OW, k < k_end);
+    __device__ __forceinline__ void a4(float (&out)[4], int m, int k) const {
+        int image = k / (C::OH * C::OW), pixel = k % (C::OH * C::OW), down = pixel / C::OW, right = pixel % C::OW;
+        if (k >= k_end) {
+            for (int i = 0; i < 4; ++i) out[i] = 0;
+        } else if (C::IC % 4 == 0 && m < DEPTH) {
+            int line = down * C::S + m / (C::IC * C::K) - C::ABOVE, column = right * C::S + m / C::IC % C::K - C::LEFT;
+            bool inside = line >= 0 && line < C::IH && column >= 0 && column < C::IW;
+            load4<true>(out, x + ((image * C::IH + line) * C::IW + column) * C::IC + m % C::IC, inside ? 4 : 0);
+        } else {
+            for (int i = 0; i < 4; ++i) out[i] = at(m + i, image, down, right);
+        }
     }
-    __device__ __forceinline__ void a4(float (&out)[4], const Line& line, const Depth& depth) const { line.load(out, depth); }
     __device__ __forceinline__ void b4(float (&out)[4], int k, int n) const {
         int image = k / (C::OH * C::OW), pixel = k % (C::OH * C::OW);
         slopes4<C>(out, slopes, places, image, pixel / C::OW, pixel % C::OW, n, k < k_end ? max(C::OC - n, 0) : 0);

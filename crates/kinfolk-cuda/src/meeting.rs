@@ -151,7 +151,11 @@ impl Meeting {
                     &mut answers,
                     places,
                     found.map(|(vectors, losses)| {
-                        losses.into_iter().zip(vectors.each()).map(|(loss, vector)| Answer::Trained(loss, vector)).collect()
+                        losses
+                            .into_iter()
+                            .zip(vectors.each())
+                            .map(|(loss, vector)| Answer::Trained(loss, vector))
+                            .collect()
                     }),
                 );
             }

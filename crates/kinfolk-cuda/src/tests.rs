@@ -14,8 +14,8 @@ fn architecture(kind: &str, settings: &str, shape: DataShape) -> Option<Architec
     kind.make(&settings, shape).unwrap().architecture()
 }
 
-fn images(augment: Augment) -> DataShape {
-    let form = Form::Image { channels: 1, height: 28, width: 28, augment };
+fn images() -> DataShape {
+    let form = Form::Image { channels: 1, height: 28, width: 28, augment: Augment::default() };
     DataShape { columns: 784, classes: 10, form }
 }
 
@@ -24,18 +24,17 @@ const FASHION: &str = "filters = [32, 64]\npadding = \"valid\"\nhidden = [512]";
 #[test]
 fn only_what_kernels_can_do_is_taken() {
     let suits = |kind, settings, shape| architecture(kind, settings, shape).is_some_and(|it| suits(&it));
-    let plain = images(Augment::default());
+    let plain = images();
     assert!(suits("cnn", FASHION, plain));
     assert!(suits("mlp", "", plain) && suits("softmax", "precision = \"f32\"", plain));
     assert!(!suits("softmax", "", plain), "in double precision");
     assert!(!suits("cnn", "norm = \"group\"", plain) && !suits("cnn", "dropout = 0.5", plain));
-    assert!(!suits("cnn", FASHION, images(Augment { flip: true, crop: 0 })));
     assert!(!suits("cnn", "pool = 16\npadding = \"same\"", plain));
 }
 
 #[test]
 fn the_network_of_fashion_mnist_by_hand() {
-    let network = architecture("cnn", FASHION, images(Augment::default())).unwrap();
+    let network = architecture("cnn", FASHION, images()).unwrap();
     let Sizes { outputs, places, partials } = sizes(&network, 10);
     assert_eq!(outputs, [784, 0, 4608, 0, 1024, 512, 10]);
     assert_eq!(places, [0, 4608, 0, 1024, 0, 0]);
@@ -73,11 +72,8 @@ fn kernels_compile() {
     }
     let numbers = DataShape::numbers(13, 0);
     let cases = [
-        (architecture("cnn", FASHION, images(Augment::default())), Stored::Bytes),
-        (
-            architecture("cnn", "filters = [3]\nkernel = 3\npool = 3\npooling = \"mean\"", images(Augment::default())),
-            Stored::Numbers,
-        ),
+        (architecture("cnn", FASHION, images()), Stored::Bytes),
+        (architecture("cnn", "filters = [3]\nkernel = 3\npool = 3\npooling = \"mean\"", images()), Stored::Numbers),
         (architecture("mlp", "hidden = [7]", numbers), Stored::Numbers),
         (architecture("logistic", "precision = \"f32\"", DataShape::numbers(9, 2)), Stored::Numbers),
     ];
