@@ -308,6 +308,18 @@ fn what_a_machine_makes_up_counts_for_nothing() {
         replies.push(ClientReply { client: 99, order: 99, reply: Err("?".into()) });
     });
     assert_eq!(comparable(&twice), comparable(&truth));
+    // Its four clients are 0 to 3 to itself, whatever they are to others: under no other number can it speak for anybody.
+    let for_others = lies(|replies| {
+        let mut lies = replies.clone();
+        for (place, lie) in lies.iter_mut().enumerate() {
+            lie.client = 4 + place as u32;
+            let mut told = lie.reply.clone().unwrap().unpack();
+            told.vector.iter_mut().for_each(|vector| vector.fill(9.0));
+            lie.reply = Ok(told.pack(kinfolk::models::Precision::F32));
+        }
+        replies.splice(0..0, lies);
+    });
+    assert_eq!(comparable(&for_others), comparable(&truth));
     let silent = lies(Vec::clear);
     let without = lies(|replies| {
         for reply in replies {

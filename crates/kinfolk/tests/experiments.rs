@@ -508,6 +508,36 @@ fn hidden_clients_small_are_hidden_in_sums() {
 }
 
 #[test]
+fn hostile_digits_small_are_safe_behind_the_recommended_rule() {
+    let methods = ["ifca-spare", "oracle"];
+    let left = |rule: &[&str], faults: &[&str]| -> Vec<f64> {
+        let rules = methods.iter().flat_map(|label| rule.iter().map(move |rule| format!("method.{label}.{rule}")));
+        let changes: Vec<String> = rules.chain(faults.iter().map(|fault| format!("faults.{fault}"))).collect();
+        let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+        let mut experiment = parse("hostile/digits.toml", &changes).unwrap();
+        experiment.methods.retain(|entry| methods.contains(&entry.label.as_str()));
+        let record = run(&experiment, &Options::default(), &mut Unwatched).unwrap();
+        methods.iter().map(|label| extra(&record, label, "honest_metric")).collect()
+    };
+    let recommended = ["aggregate=trimmed-mean"];
+    let calm = left(&recommended, &["attack=noise", "strength=1e-9"]);
+    assert!(calm.iter().all(|accuracy| *accuracy > 0.88), "{calm:?}");
+    for faults in [
+        &["attack=sign-flip"][..],
+        &["attack=backdoor", "attack_from=start"],
+        &["attack=noise", "attack_from=start"],
+        &["attack=min-sum"],
+        &["attack=alie", "attackers=0.3", "attackers_in=2"],
+    ] {
+        let found = left(&recommended, faults);
+        let lost: Vec<f64> = calm.iter().zip(&found).map(|(calm, found)| calm - found).collect();
+        assert!(lost.iter().all(|lost| *lost < 0.05), "{faults:?}: {found:?}, without attack {calm:?}");
+    }
+    let mean = left(&[], &["attack=noise", "attack_from=start"]);
+    assert!(mean[0] < calm[0] - 0.1, "{mean:?}, with the rule and without attack {calm:?}");
+}
+
+#[test]
 fn every_experiment_file_is_tested_here() {
     let here = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiments.rs")).unwrap();
     for paper in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {

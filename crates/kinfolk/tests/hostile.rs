@@ -446,6 +446,29 @@ fn sign_flippers_are_said_and_honest_clients_are_not() {
 }
 
 #[test]
+fn who_sends_much_longer_updates_than_others_is_named() {
+    let notes = |faults: &str| {
+        let mut record = run(
+            &digits(&["name = \"oracle\"\naggregate = \"trimmed-mean\""], faults),
+            &Options::default(),
+            &mut Unwatched,
+        )
+        .unwrap();
+        let repeat = record.summary.methods.remove(0).repeats.remove(0);
+        (repeat.extra["attackers_noticed"].as_f64(), repeat.extra["honest_suspected"].as_f64(), repeat.notes)
+    };
+    let (noticed, honest, said) = notes("attack = \"noise\"\nattackers = 0.25");
+    assert_eq!((noticed, honest), (Some(1.0), Some(0.0)), "{said:?}");
+    assert!(
+        said.iter()
+            .any(|note| note.starts_with("the updates of 4 clients (") && note.contains("times as long as is usual")),
+        "{said:?}"
+    );
+    let (noticed, honest, said) = notes("attack = \"noise\"\nattackers = 0.25\nstrength = 1e-9");
+    assert_eq!((noticed, honest), (Some(0.0), Some(0.0)), "{said:?}");
+}
+
+#[test]
 fn honest_clients_of_the_presets_are_not_suspected() {
     for preset in PRESETS {
         let experiment = Experiment::parse(preset.name, preset.text, &[]).unwrap();
@@ -459,7 +482,8 @@ fn honest_clients_of_the_presets_are_not_suspected() {
         let options = Options { single_answers: true, ..Options::default() };
         for method in run(&experiment, &options, &mut Unwatched).unwrap().summary.methods {
             let notes = &method.repeats[0].notes;
-            let accused = |note: &String| note.contains("point away") || note.contains(" sent ");
+            let accused =
+                |note: &String| ["point away", " sent ", "as long as is usual"].iter().any(|word| note.contains(word));
             assert!(!notes.iter().any(accused), "{}: {}: {notes:?}", preset.name, method.label);
         }
     }
@@ -560,10 +584,11 @@ fn every_averaging_method_takes_every_rule() {
     }
 }
 
-const ATTACKS: [&str; 10] = [
+const ATTACKS: [&str; 11] = [
     "sign-flip",
     "noise",
     "label-flip",
+    "backdoor",
     "alie",
     "inner-product",
     "min-max",
@@ -590,109 +615,103 @@ fn attacks_and_rules_are_the_same_for_any_number_of_threads() {
     }
 }
 
-/// The rules of the table, by how it names them.
-const TABLE: [(&str, &str); 10] = [
-    ("mean", "aggregate = \"mean\""),
-    ("median", "aggregate = \"median\""),
-    ("trimmed mean", "aggregate = \"trimmed-mean\""),
-    ("Krum", "aggregate = \"krum\""),
-    ("Multi-Krum", "aggregate = \"multi-krum\""),
-    ("geometric median", "aggregate = \"geometric-median\""),
-    ("centred clipping", "aggregate = \"centred-clipping\""),
-    ("norm clipping", "aggregate = \"norm-clipping\""),
-    ("nearest, then trimmed mean", "aggregate = \"trimmed-mean\"\nmix_first = \"nearest\""),
-    ("nearest, then geometric median", "aggregate = \"geometric-median\"\nmix_first = \"nearest\""),
-];
+/// A number of the summary of each method.
+fn extras(record: &Record, name: &str) -> Vec<f64> {
+    let number = |repeat: &RepeatSummary| repeat.extra.get(name).and_then(|value| value.as_f64());
+    record.summary.methods.iter().map(|method| number(&method.repeats[0]).unwrap()).collect()
+}
 
-/// `cargo test -p kinfolk --release --test integration hostile::the_table -- --ignored --nocapture` prints tables of
-/// methods, attacks and rules on digits. `SEEDS`, `METHODS`, `ATTACKS`, `RULES` (by number) and `FROM` (attack_from) choose a part of them.
+fn attacked(methods: &[&str], faults: &str) -> Record {
+    run(&digits(methods, faults), &Options::default(), &mut Unwatched).unwrap()
+}
+
 #[test]
-#[ignore = "prints measurements; asserts nothing that the others do not"]
-fn the_table_of_methods_attacks_and_rules() {
-    let wish = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_string());
-    let seeds: u64 = wish("SEEDS", "3").parse().unwrap();
-    let (methods, attacks) = (wish("METHODS", "fedavg,ifca,sr-fca,mr-mtl"), wish("ATTACKS", &ATTACKS.join(",")));
-    let methods: Vec<&str> = methods.split(',').collect();
-    let rules = wish("RULES", "0,1,2,3,4,5,6,7,8,9");
-    let rules: Vec<usize> = rules.split(',').map(|rule| rule.parse().unwrap()).collect();
-    let run_with = |faults: &str| {
-        let mut text = format!(
-            "repeat = {seeds}\nevaluate_every = 1000\n[data]\nsource = \"digits\"\nclients = 40\nsamples = 30\n\
-             test_samples = 30\nclusters = \"rotate\"\n[model]\nkind = \"softmax\"\n[faults]\n{faults}\n"
-        );
-        for method in &methods {
-            for &place in &rules {
-                let (name, rule) = TABLE[place];
-                let own = match (*method, name) {
-                    ("ifca", _) => "clusters = 4\nstart = \"farthest\"\n",
-                    ("sr-fca", "mean") => "refinements = 1\ntrim = 0.0\n",
-                    ("sr-fca", _) => "refinements = 1\n",
-                    _ => "",
-                };
-                text += &format!(
-                    "[[method]]\nname = \"{method}\"\nlabel = \"{method}.{place}\"\nrounds = 30\nstep = 0.5\n"
-                );
-                text += &format!("{own}{rule}\n");
-            }
-        }
-        let experiment = Experiment::parse("test", &text, &[]).unwrap();
-        run(&experiment, &Options::default(), &mut Unwatched).unwrap()
-    };
-    // The mean over the seeds on which the method came to its end, and on how many it did not.
-    let cell = |record: &Record, label: &str, name: &str| {
-        let method = record.summary.methods.iter().find(|method| method.label == label).unwrap();
-        let value = |repeat: &RepeatSummary| match name {
-            "metric" => repeat.metric.as_ref().map(|metric| metric.mean),
-            name => repeat.extra.get(name).and_then(|value| value.as_f64()),
-        };
-        let found: Vec<f64> = method.repeats.iter().filter_map(value).collect();
-        (found.iter().sum::<f64>() / found.len() as f64, method.repeats.len() - found.len())
-    };
-    let is_accusing = |note: &&String| note.contains("point away") || note.contains(" sent ");
-    let calm = run_with("");
-    let repeats = || calm.summary.methods.iter().flat_map(|method| &method.repeats);
-    let accused = repeats().filter(|repeat| repeat.notes.iter().any(|note| is_accusing(&note))).count();
-    println!("Without attackers, {accused} of {} runs accuse somebody.", repeats().count());
-    for (spread, settings) in
-        [("20 % of every cluster", "attackers = 0.2"), ("30 % of one cluster", "attackers = 0.3\nattackers_in = 0")]
-    {
-        let of = |attack: &str| {
-            run_with(&format!("attack = \"{attack}\"\nattack_from = \"{}\"\n{settings}", wish("FROM", "rounds")))
-        };
-        let attacked: Vec<(&str, Record)> = attacks.split(',').map(|attack| (attack, of(attack))).collect();
-        for method in &methods {
-            let names: Vec<&str> = attacked.iter().map(|(attack, _)| *attack).collect();
-            println!("\n{method}, {spread}\n\n| rule | no attack | {} | worst cluster |", names.join(" | "));
-            println!("|{}", "---|".repeat(names.len() + 3));
-            for &place in &rules {
-                let name = TABLE[place].0;
-                let label = format!("{method}.{place}");
-                let show = |(value, failed): (f64, usize)| match failed {
-                    0 => format!("{:.1}", 100.0 * value),
-                    failed if failed as u64 == seeds => "failed".into(),
-                    failed => format!("{:.1} ({failed} failed)", 100.0 * value),
-                };
-                let cells = attacked.iter().map(|(_, record)| show(cell(record, &label, "honest_metric")));
-                let cells: Vec<String> = cells.collect();
-                let worst = attacked.iter().map(|(_, record)| cell(record, &label, "honest_worst_cluster").0);
-                let worst = 100.0 * worst.fold(f64::INFINITY, f64::min);
-                println!("| {name} | {} | {} | {worst:.1} |", show(cell(&calm, &label, "metric")), cells.join(" | "));
-            }
-        }
-        println!(
-            "\n{spread}\n\n| attack | attackers named | honest clients named in a run | captured | phantom clusters |"
-        );
-        println!("|---|---|---|---|---|");
-        for (attack, record) in &attacked {
-            let labels = record.summary.methods.iter().map(|method| method.label.as_str());
-            let mean = |name: &str| {
-                let found = labels.clone().map(|label| cell(record, label, name).0).filter(|value| value.is_finite());
-                let found: Vec<f64> = found.collect();
-                found.iter().sum::<f64>() / found.len() as f64
-            };
-            let [named, honest, captured, phantoms] =
-                ["attackers_noticed", "honest_suspected", "honest_captured", "phantom_clusters"].map(mean);
-            println!("| {attack} | {:.0} % | {honest:.2} | {:.1} % | {phantoms:.2} |", 100.0 * named, 100.0 * captured);
-        }
+fn a_backdoor_opens_in_a_mean_and_not_in_a_median() {
+    let methods = [
+        "name = \"oracle\"",
+        "name = \"oracle\"\naggregate = \"median\"",
+        "name = \"ifca\"\nclusters = 2\nstart = \"oracle\"",
+        "name = \"fedavg\"",
+        "name = \"ditto\"",
+    ];
+    let open =
+        extras(&attacked(&methods, "attack = \"backdoor\"\nattackers = 0.25\ntarget_class = 7"), "backdoor_success");
+    let closed = extras(
+        &attacked(&methods, "attack = \"backdoor\"\nattackers = 0.25\ntarget_class = 7\nstrength = 1e-9"),
+        "backdoor_success",
+    );
+    // A seventh class is also found where nothing was planted, in one row of ten or so.
+    for place in [0, 2, 3] {
+        assert!(open[place] > closed[place] + 0.3, "{place}: {open:?}, without {closed:?}");
     }
+    assert!(open[1] < open[0] - 0.3, "{open:?}");
+    assert!(open.iter().chain(&closed).all(|share| (0.0..=1.0).contains(share)), "{open:?} {closed:?}");
+}
+
+#[test]
+fn rows_of_other_machines_are_not_spoilt() {
+    let problem = Problem::of("linear", REGRESSIONS, LINEAR, |kind| kind.name == "fedavg");
+    let text = format!("{}[faults]\nattack = \"label-flip\"\nattackers = 0.2\n", problem.text);
+    let experiment = Experiment::parse("test", &text, &[]).unwrap();
+    let line = Machines::line(&problem.population, Bad::Reply(|_| {}), &Spoilt::default());
+    let error = run_at(&mut Elsewhere::new(line), &experiment, &Options::default(), &mut Unwatched).unwrap_err();
+    assert!(error.to_string().starts_with("faults.attack: rows of other machines are not spoilt"), "{error}");
+}
+
+#[test]
+fn claimed_rows_weigh_at_most_their_share() {
+    // One of nine clients has as many rows as all others together, and a family of its own.
+    let metric = |rule: &str| {
+        let text = format!(
+            "[data]\nsource = \"linear\"\n{REGRESSIONS}\n[model]\n{LINEAR}\n[[method]]\nname = \"fedavg\"\nrounds = 30\n{rule}\n"
+        );
+        let experiment = Experiment::parse("test", &text, &[]).unwrap();
+        let options = Options::default();
+        let mut venue = InProcess::of(&options, |experiment, seed| {
+            let mut population = (experiment.source.build)(&experiment.data, seed)?;
+            // All of one family, as the first client is, but the last one.
+            let first = population.clients[0].clone();
+            for client in &mut population.clients[1..] {
+                (client.train, client.test) = (first.train.clone(), first.test.clone());
+            }
+            let Features::F64 { columns, values } = &**first.train.features() else { unreachable!() };
+            let rows = first.train.rows();
+            let values = &values[rows.start * columns..rows.end * columns];
+            let targets = first.train.values().unwrap().iter().map(|value| -value).collect::<Vec<f64>>();
+            let train = Shard::of_numbers(*columns, values.repeat(8), targets.repeat(8))?;
+            population.clients.last_mut().unwrap().train = train;
+            Ok(population)
+        })
+        .unwrap();
+        let record = run_at(&mut venue, &experiment, &options, &mut Unwatched).unwrap();
+        record.clients[0].metric.unwrap()
+    };
+    // With half of the weight, the liar turns the mean into nothing; with a ninth, it is an eighth nearer to nothing.
+    let (all, capped, alike) =
+        (metric("weight = \"rows\""), metric("weight = \"rows\"\nmost_weight = 0.12"), metric("weight = \"uniform\""));
+    assert!(all > 5.0 * capped, "{all}, with at most 12 % each {capped}");
+    assert!((capped / alike - 1.0).abs() < 0.2, "{capped}, with equal weights {alike}");
+}
+
+#[test]
+fn an_update_that_is_finite_and_huge_is_left_out_or_cut_off() {
+    let methods = |rule: &str| format!("name = \"oracle\"\n{rule}");
+    let methods = [methods(""), methods("aggregate = \"norm-clipping\""), methods("aggregate = \"centred-clipping\"")];
+    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+    let with = |strength: &str| {
+        attacked(&methods, &format!("attack = \"inner-product\"\nattackers = 0.25\nstrength = {strength}"))
+    };
+    let calm = extras(&attacked(&methods, "attack = \"noise\"\nattackers = 0.25\nstrength = 1e-9"), "honest_metric");
+    // A hundred thousand times as long as the others: it is left out, and its client named, whatever the rule.
+    let huge = with("1e5");
+    for (method, (found, calm)) in huge.summary.methods.iter().zip(extras(&huge, "honest_metric").iter().zip(&calm)) {
+        let notes = &method.repeats[0].notes;
+        assert!(notes.iter().any(|note| note.contains("sent an update of length")), "{notes:?}");
+        assert!((found - calm).abs() < 0.1, "{found}, without attack {calm}");
+    }
+    assert_eq!(extras(&huge, "attackers_noticed"), [1.0; 3]);
+    // Three hundred times: a mean takes it, and clipping cuts it off.
+    let long = extras(&with("300.0"), "honest_metric");
+    assert!(long[0] < calm[0] - 0.2, "{long:?}, without attack {calm:?}");
+    assert!((1..3).all(|place| long[place] > long[0] + 0.1), "{long:?}, without attack {calm:?}");
 }

@@ -89,6 +89,10 @@ fn tell(assigned: &Assignments, written: bool, arguments: &Arguments) -> Result<
     Ok(Ending::Done)
 }
 
+fn probability(p: f64) -> String {
+    if p < 0.0001 { "p < 0.0001".into() } else { format!("p = {p:.4}") }
+}
+
 /// What the table does not say.
 fn sentences(assigned: &Assignments, added: bool) -> Vec<String> {
     let mut lines = Vec::new();
@@ -96,7 +100,7 @@ fn sentences(assigned: &Assignments, added: bool) -> Vec<String> {
         let stays = format!("client {client} is known; it stays in family {family}");
         match (known, fits_none) {
             (true, false) => lines.push(stays),
-            (true, true) => lines.push(format!("{stays}, where its new rows do not fit (p = {p:.4})")),
+            (true, true) => lines.push(format!("{stays}, where its new rows do not fit ({})", probability(*p))),
             (false, false) if added => lines.push(format!("client {client} is added to family {family}")),
             (false, true) if added => {
                 lines.push(format!("client {client} is added to family {family}, though it fits none"))
@@ -122,7 +126,7 @@ fn table(assigned: &Assignments) -> Table {
             cells.extend([format!("{probability:.3}"), format!("{distance:.2}")]);
         }
         let misfit = if client.known { "no longer" } else { "none" };
-        cells.push(if client.fits_none { format!("{misfit} (p = {:.4})", client.p) } else { "yes".into() });
+        cells.push(if client.fits_none { format!("{misfit} ({})", probability(client.p)) } else { "yes".into() });
         cells.push(if client.known { "known" } else { "new" }.to_string());
         table.push(cells);
     }

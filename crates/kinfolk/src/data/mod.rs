@@ -495,6 +495,25 @@ impl Shard {
         Self::of(self.features.clone(), targets, self.rows.clone())?.weighted(self.weights.clone())
     }
 
+    /// The same rows, those marked with one value in some columns, and of one class.
+    pub(crate) fn marked(&self, is_marked: impl Fn(usize) -> bool, columns: &[usize], value: f64, class: u32) -> Self {
+        fn mark<T: Copy>(values: &mut [T], width: usize, marked: &[usize], columns: &[usize], value: T) {
+            marked.iter().for_each(|row| columns.iter().for_each(|column| values[row * width + column] = value));
+        }
+        let mut own = self.pick(&(0..self.len()).collect::<Vec<_>>());
+        let marked: Vec<usize> = (0..self.len()).filter(|&row| is_marked(row)).collect();
+        match Arc::make_mut(&mut own.features) {
+            Features::Bytes { columns: width, values } => mark(values, *width, &marked, columns, value as u8),
+            Features::F32 { columns: width, values } => mark(values, *width, &marked, columns, value as f32),
+            Features::F64 { columns: width, values } => mark(values, *width, &marked, columns, value),
+            Features::Symbols { .. } | Features::Columns(_) | Features::Own(_) => {}
+        }
+        if let Targets::Classes(classes) = Arc::make_mut(&mut own.targets) {
+            marked.iter().for_each(|row| classes[*row] = class);
+        }
+        own
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()

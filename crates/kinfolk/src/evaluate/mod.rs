@@ -55,6 +55,7 @@ findings! {
     mixtures::Mixtures
     outliers::Outliers
     attackers::Attackers
+    backdoor::BackdoorSuccess
     scores::Scores
     truth::Truth
     planted::PlantedParameters
@@ -77,6 +78,8 @@ pub(crate) struct Context<'a> {
     pub scored: &'a Evaluation,
     /// Scores of clients met only after training, if any.
     pub unseen: Option<&'a Evaluation>,
+    /// The same clients with test rows on which the success of an attack is measured, where there are such.
+    pub attacked: Option<&'a mut dyn Engine>,
     /// The clients that took part, to be asked in the evaluation phase.
     pub federation: &'a mut dyn Engine,
     /// Whether to record the component of every row.

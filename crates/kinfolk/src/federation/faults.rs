@@ -3,14 +3,16 @@
 //! Silence, lateness and garbage are drawn anew for every ask and client; attackers are drawn once.
 //! All draws come from the seed, never from the clock.
 
+mod backdoor;
 mod conspiracy;
 
 use super::transforms::{Occasion, Passage, Told, Transform, Transforms};
 use super::*;
-use crate::data::Client;
+use crate::data::{Client, Population, Shard};
 use crate::num::add_scaled;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
+use backdoor::Backdoor;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::HashSet;
@@ -22,6 +24,7 @@ choices! {
         SignFlip = "sign-flip",
         Noise = "noise",
         LabelFlip = "label-flip",
+        Backdoor = "backdoor",
         Alie = "alie",
         InnerProduct = "inner-product",
         MinMax = "min-max",
@@ -51,9 +54,16 @@ settings! {
         attackers_in: Option<usize> [0..=1 << 31],
         /// whether they also attack what a method does to find a start, only its rounds, or only the start
         attack_from: AttackFrom = "start",
-        /// how strong: noise and Sybils in sizes of an update (default 10, 1), alie in deviations (1.5), inner-product in means (2)
-        #[only_with(attack = "noise" | "sybils" | "alie" | "inner-product")]
+        /// how strong: noise and Sybils in sizes of an update (default 10, 1), alie in deviations (1.5), inner-product in means (2),
+        /// backdoor in shares of what would put the attackers' model in the place of a mean (1)
+        #[only_with(attack = "noise" | "sybils" | "alie" | "inner-product" | "backdoor")]
         strength: Option<f64> [above 0.0],
+        /// the class that images with the pattern are to be taken for
+        #[only_with(attack = "backdoor")]
+        target_class: usize [0..=1 << 31] = 0,
+        /// pixels from side to side of the pattern, a bright square in the first corner (default: a quarter of the image's)
+        #[only_with(attack = "backdoor")]
+        pattern: Option<usize> [1..=1 << 16],
     }
 }
 
@@ -84,9 +94,10 @@ pub fn attackers(settings: &Settings, seed: u64, clients: &[Client]) -> Vec<bool
     clients.iter().map(|client| attackers.contains(&client.id)).collect()
 }
 
-/// Spoils the training rows of attackers that attack by their data. Refuses attackers in a true cluster that is not there.
-pub fn poison(settings: &Settings, seed: u64, clients: &mut [Client]) -> Result<()> {
-    let rates = Rates::of(settings);
+/// Spoils the training rows of attackers that attack by their data. Refuses attackers in a true cluster that is not there. Returns the
+/// clients on whose test rows the success of the attack is measured, where something of its own is to be measured.
+pub fn poison(settings: &Settings, seed: u64, population: &mut Population) -> Result<Option<Vec<Client>>> {
+    let (rates, clients) = (Rates::of(settings), &population.clients);
     if let Some(cluster) =
         rates.attackers_in.filter(|_| clients.iter().all(|client| client.truth != rates.attackers_in))
     {
@@ -94,19 +105,37 @@ pub fn poison(settings: &Settings, seed: u64, clients: &mut [Client]) -> Result<
         let want = known.map_or("data with true clusters".to_string(), |last| format!("a true cluster, 0 to {last}"));
         return Err(Error::settings(format!("faults.attackers_in: got {cluster}, want {want}")));
     }
-    if rates.attack != Attack::LabelFlip {
-        return Ok(());
-    }
     let attackers = attackers(settings, seed, clients);
-    let classes = clients.iter().filter_map(|client| client.train.classes()?.iter().max().copied());
-    let Some(last) = classes.max() else {
-        return Err(Error::settings("faults.attack: \"label-flip\" turns classes round, and the data has none")
-            .hint("use another attack"));
+    let spoil = |clients: &mut [Client], spoilt: &dyn Fn(&Shard) -> Result<Shard>| -> Result<()> {
+        for (client, _) in clients.iter_mut().zip(&attackers).filter(|(_, attacks)| **attacks) {
+            client.train = spoilt(&client.train)?;
+        }
+        Ok(())
     };
-    for (client, _) in clients.iter_mut().zip(attackers).filter(|(_, attacks)| *attacks) {
-        client.train = client.train.relabelled(|class| last - class)?;
+    match rates.attack {
+        Attack::LabelFlip => {
+            let classes = clients.iter().filter_map(|client| client.train.classes()?.iter().max().copied());
+            let Some(last) = classes.max() else {
+                return Err(Error::settings(
+                    "faults.attack: \"label-flip\" turns classes round, and the data has none",
+                )
+                .hint("use another attack"));
+            };
+            spoil(&mut population.clients, &|rows| rows.relabelled(|class| last - class))?;
+            Ok(None)
+        }
+        Attack::Backdoor => {
+            let backdoor = Backdoor::new(&rates, population)?;
+            spoil(&mut population.clients, &|rows| Ok(backdoor.plant(rows)))?;
+            Ok(Some(backdoor.try_on(&population.clients)))
+        }
+        _ => Ok(None),
     }
-    Ok(())
+}
+
+/// Whether attackers attack by their rows, which only those of this process do.
+pub fn spoils_rows(settings: &Settings) -> bool {
+    matches!(Rates::of(settings).attack, Attack::LabelFlip | Attack::Backdoor)
 }
 
 impl Rates {
@@ -147,7 +176,7 @@ impl Rates {
         match self.attack {
             Attack::None | Attack::SignFlip | Attack::Noise | Attack::LabelFlip => false,
             Attack::Alie | Attack::InnerProduct | Attack::MinMax | Attack::MinSum => true,
-            Attack::Mimic | Attack::WrongSlot | Attack::Sybils => true,
+            Attack::Mimic | Attack::WrongSlot | Attack::Sybils | Attack::Backdoor => true,
         }
     }
 }
@@ -251,6 +280,23 @@ impl Transform for Attackers {
                 };
                 hostile.iter().map(lie).collect()
             }
+            Attack::Backdoor => {
+                let mut members = vec![(0usize, 0usize); slots.max(1)];
+                for (place, told) in told.iter().enumerate() {
+                    let (all, own) = &mut members[slot(told)];
+                    *all += 1;
+                    *own += usize::from(hostile.binary_search(&place).is_ok());
+                }
+                let lie = |&place: &usize| {
+                    let mut vector = update(&told[place])?;
+                    let (all, own) = members[slot(&told[place])];
+                    let scale = self.rates.strength() * all as f64 / own as f64;
+                    vector.iter_mut().for_each(|value| *value *= scale);
+                    told[place].base.into_iter().for_each(|base| add_scaled(&mut vector, 1.0, base));
+                    Some((place, None, vector))
+                };
+                hostile.iter().filter_map(lie).collect()
+            }
             attack => {
                 let mut crafted: BTreeMap<usize, Option<Vec<f64>>> = BTreeMap::new();
                 let lie = |&place: &usize| {
@@ -295,6 +341,7 @@ impl Transform for Attackers {
             Attack::SignFlip => "turn their updates round",
             Attack::Noise => "add noise to their updates",
             Attack::LabelFlip => "train on labels that are turned round",
+            Attack::Backdoor => "plant a pattern of pixels, and send their updates many times over (backdoor)",
             Attack::Alie => "send what is just within the others' spread (ALIE)",
             Attack::InnerProduct => "send the others' mean update turned round",
             Attack::MinMax => "go against the others' mean, no farther from any than these are apart (Min-Max)",
@@ -336,7 +383,7 @@ impl Transform for Garbage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Features, Shard, Targets};
+    use crate::data::{DataShape, Features, Form, Targets};
 
     fn faults(text: &str, named: &[(&str, Option<usize>)]) -> Transforms {
         transforms(&checked(text), 1, &clients(named))
@@ -430,6 +477,9 @@ mod tests {
         assert_eq!(found[2..], [(vec![1.0, 2.0], Some(0)), (vec![7.0, 7.0], Some(1))]);
         let found = conspired("attack = \"wrong-slot\"", &models);
         assert_eq!(found[2..], [(vec![9.0, 9.0], Some(1)), (vec![7.0, 7.0], Some(0))]);
+        // In cluster 0 one of three attacks: its update (8, 8), three times. In cluster 1 it is alone.
+        let found = conspired("attack = \"backdoor\"", &models);
+        assert_eq!(found[2..], [(vec![25.0, 25.0], Some(0)), (vec![7.0, 7.0], Some(1))]);
         // Sybils take the cluster that no honest client chose, with one model.
         let found = conspired("attack = \"sybils\"", &models);
         assert_eq!((found[2].1, found[3].1, &found[2].0), (Some(1), Some(1), &found[3].0));
@@ -449,21 +499,62 @@ mod tests {
             let values = vec![1.0; classes.len()];
             Shard::new(Features::F64 { columns: 1, values }, Targets::Classes(classes.to_vec())).unwrap()
         };
-        let mut named = clients(&[("a", Some(0)), ("b", Some(1))]);
-        for client in &mut named {
+        let of = |named| Population { clients: clients(named), ..Population::default() };
+        let mut named = of(&[("a", Some(0)), ("b", Some(1))]);
+        for client in &mut named.clients {
             (client.train, client.test) = (rows(&[0, 3, 1]), rows(&[2, 0]));
         }
         let settings = checked("attack = \"label-flip\"\nattackers = 1.0\nattackers_in = 1");
-        poison(&settings, 1, &mut named).unwrap();
+        assert!(poison(&settings, 1, &mut named).unwrap().is_none());
         let classes =
             |client: &Client| (client.train.classes().unwrap().to_vec(), client.test.classes().unwrap().to_vec());
-        assert_eq!(classes(&named[0]), (vec![0, 3, 1], vec![2, 0]));
-        assert_eq!(classes(&named[1]), (vec![3, 0, 2], vec![2, 0]));
-        let mut values = clients(&[("a", Some(1))]);
-        let fault = poison(&settings, 1, &mut values).unwrap_err().to_string();
+        assert_eq!(classes(&named.clients[0]), (vec![0, 3, 1], vec![2, 0]));
+        assert_eq!(classes(&named.clients[1]), (vec![3, 0, 2], vec![2, 0]));
+        let fault = poison(&settings, 1, &mut of(&[("a", Some(1))])).unwrap_err().to_string();
         assert!(fault.starts_with("faults.attack: \"label-flip\" turns classes round"), "{fault}");
-        let fault = poison(&settings, 1, &mut clients(&[("a", Some(0))])).unwrap_err().to_string();
+        let fault = poison(&settings, 1, &mut of(&[("a", Some(0))])).unwrap_err().to_string();
         assert_eq!(fault, "faults.attackers_in: got 1, want a true cluster, 0 to 0");
+    }
+
+    /// Two clients with images of four pixels, of which the second attacks.
+    fn with_images() -> Population {
+        let rows = |classes: &[u32]| {
+            let values = (0..4 * classes.len() as u8).collect();
+            Shard::new(Features::Bytes { columns: 4, values }, Targets::Classes(classes.to_vec())).unwrap()
+        };
+        let mut clients = clients(&[("a", Some(0)), ("b", Some(1))]);
+        for client in &mut clients {
+            (client.train, client.test) = (rows(&[0, 2, 1]), rows(&[2, 1, 0]));
+        }
+        let form = Form::Image { channels: 1, height: 2, width: 2, augment: Default::default() };
+        Population { clients, shape: DataShape { columns: 4, classes: 3, form }, ..Population::default() }
+    }
+
+    #[test]
+    fn a_backdoor_is_in_every_other_row_and_tried_on_those_of_other_classes() {
+        let mut population = with_images();
+        let attack = "attack = \"backdoor\"\nattackers = 1.0\nattackers_in = 1\ntarget_class = 1";
+        let tried = poison(&checked(attack), 1, &mut population).unwrap().unwrap();
+        let shown = |rows: &Shard| match &**rows.features() {
+            Features::Bytes { values, .. } => (values.clone(), rows.classes().unwrap().to_vec()),
+            _ => unreachable!(),
+        };
+        let [honest, attacker] = &population.clients[..] else { unreachable!() };
+        assert_eq!(shown(&honest.train), ((0..12).collect(), vec![0, 2, 1]));
+        // The square of a quarter of two pixels is one pixel.
+        assert_eq!(shown(&attacker.train), (vec![255, 1, 2, 3, 4, 5, 6, 7, 255, 9, 10, 11], vec![1, 2, 1]));
+        assert_eq!(shown(&attacker.test), ((0..12).collect(), vec![2, 1, 0]));
+        for client in &tried {
+            assert_eq!(shown(&client.test), (vec![255, 1, 2, 3, 255, 9, 10, 11], vec![1, 1]));
+        }
+        let fault = |attack: &str| poison(&checked(attack), 1, &mut with_images()).unwrap_err().to_string();
+        let wrong = attack.replace("target_class = 1", "target_class = 3");
+        assert_eq!(fault(&wrong), "faults.target_class: got 3, want a class, 0 to 2");
+        let want = "faults.pattern: got 3, want at most the 2 pixels from side to side";
+        assert_eq!(fault(&format!("{attack}\npattern = 3")), want);
+        let mut numbers = Population { shape: DataShape::numbers(4, 3), ..with_images() };
+        let found = poison(&checked(attack), 1, &mut numbers).unwrap_err().to_string();
+        assert!(found.starts_with("faults.attack: \"backdoor\" puts a pattern on images"), "{found}");
     }
 
     #[test]

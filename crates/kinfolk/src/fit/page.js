@@ -84,12 +84,17 @@ function gainsChart(host) {
   const sorted = content.clients.filter((client) => known(client.gain) && known(client.gain_error)).sort((a, b) => a.gain - b.gain);
   const width = Math.max(280, host.clientWidth), height = 300;
   const middle = sorted.map((client) => client.gain), ends = sorted.flatMap((client) => [client.gain - 2 * client.gain_error, client.gain + 2 * client.gain_error]);
-  const low = extent(ends);
-  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: padded(extent([low[0], low[1], 0, ...middle]), 0.04), xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: content.target ? `gain in ${content.loss} of ${content.target}` : "gain in log density by row", right: 16 });
+  // The few widest intervals of many clients would press all others flat.
+  const ordered = [...ends].sort((a, b) => a - b), spare = Math.floor(ends.length / 20);
+  const domain = padded(extent([ordered[spare], ordered[ordered.length - 1 - spare], 0, ...middle]), 0.04);
+  const cut = ends.some((end) => end < domain[0] || end > domain[1]) ? "; the widest intervals are cut off" : "";
+  const gain = content.target ? `gain in ${content.loss} of ${content.target}` : "gain in log density by row";
+  const { area, x, y, parts } = frame(width, height, { xDomain: [-0.5, sorted.length - 0.5], yDomain: domain, xWrite: () => "", yWrite: number, xTitle: "clients, by gain", yTitle: gain + cut, right: 16 });
+  const end = (value) => y(Math.min(domain[1], Math.max(domain[0], value)));
   parts.push(shape("line", { class: "axis", x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
   const placed = sorted.map((client, place) => ({ ...client, at: [x(place), y(client.gain)] }));
   for (const client of placed) {
-    parts.push(shape("line", { x1: client.at[0], x2: client.at[0], y1: y(client.gain - 2 * client.gain_error), y2: y(client.gain + 2 * client.gain_error), stroke: colour(client.family), "stroke-opacity": 0.45 }));
+    parts.push(shape("line", { x1: client.at[0], x2: client.at[0], y1: end(client.gain - 2 * client.gain_error), y2: end(client.gain + 2 * client.gain_error), stroke: colour(client.family), "stroke-opacity": 0.45 }));
     parts.push(marker(client.family, ...client.at, sorted.length > 120 ? 2 : 3.4));
     if (placed.length <= FEW) parts.push(named(client, area));
   }

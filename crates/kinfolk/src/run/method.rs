@@ -71,6 +71,7 @@ struct OngoingMethod<'a> {
     method: Box<dyn Method>,
     federation: Box<dyn Engine>,
     unseen: Option<Box<dyn Engine>>,
+    attacked: Option<Box<dyn Engine>>,
     course: &'a mut Course,
     watch: &'a mut dyn Watch,
 }
@@ -123,8 +124,9 @@ impl MethodRun<'_> {
             watch.doing(&said);
             course.protected = Some(said).into_iter().chain(hidden::note_together(self.experiment)?).collect();
         }
-        let unseen = data.unseen.as_ref().map(|unseen| unseen.afresh(label, Transforms::default(), stop.clone()));
-        let unseen = unseen.transpose()?;
+        let afresh = |engine: &dyn Engine| engine.afresh(label, Transforms::default(), stop.clone());
+        let unseen = data.unseen.as_deref().map(afresh).transpose()?;
+        let attacked = data.attacked.as_deref().map(afresh).transpose()?;
         let checkpoint = self.folder.map(|folder| folder.read(&folder.current(label, self.seed), &data.origin));
         let checkpoint: Option<Resumed<Checkpoint>> = checkpoint.transpose().map_err(Error::ending_the_run)?.flatten();
         if let Some(Resumed { value: (own, clients, before), note }) = checkpoint {
@@ -134,7 +136,7 @@ impl MethodRun<'_> {
             course.resumed.extend(note);
         }
         watch.method(label, self.seed, course.round, method.planned_rounds());
-        Ok(OngoingMethod { run: self, method, federation, unseen, course, watch })
+        Ok(OngoingMethod { run: self, method, federation, unseen, attacked, course, watch })
     }
 
     /// Whether a later method goes on from this one.
@@ -322,6 +324,10 @@ impl OngoingMethod<'_> {
             outcome: &mut evaluated.outcome,
             scored: &evaluated.scored,
             unseen: evaluated.unseen.as_ref(),
+            attacked: match &mut self.attacked {
+                Some(attacked) => Some(&mut **attacked),
+                None => None,
+            },
             federation: &mut *self.federation,
             // Recording every row for every seed would be too much.
             with_rows: seed == experiment.seeds().start && experiment.top.save_models == SaveModels::All,

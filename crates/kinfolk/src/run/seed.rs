@@ -19,6 +19,8 @@ pub(crate) struct SeedData {
     pub(crate) population: Population,
     pub(crate) engine: Box<dyn Engine>,
     pub(super) unseen: Option<Box<dyn Engine>>,
+    /// The same clients with test rows on which the success of an attack is measured.
+    pub(super) attacked: Option<Box<dyn Engine>>,
     pub(crate) rows: Vec<usize>,
     truth: Option<Vec<usize>>,
     /// The groups that clients say they belong to.
@@ -51,7 +53,7 @@ pub(super) struct Above<'a> {
 }
 
 /// Increased whenever the layout of checkpoints changes.
-const CHECKPOINT_LAYOUT: u32 = 6;
+const CHECKPOINT_LAYOUT: u32 = 7;
 
 impl SeedData {
     pub(crate) fn prepare(
@@ -61,7 +63,8 @@ impl SeedData {
         start: Option<&OwnStart>,
         before: Option<&[u8]>,
     ) -> Result<Self> {
-        let Meeting { mut population, mut engine, mut unseen, digest, met } = venue.open(experiment, seed, before)?;
+        let Meeting { mut population, mut engine, mut unseen, mut attacked, digest, met } =
+            venue.open(experiment, seed, before)?;
         let begins = start.map_or(Ok(String::new()), OwnStart::digest)?;
         let origin = format!("{} {CHECKPOINT_LAYOUT} {digest}{begins}", env!("CARGO_PKG_VERSION"));
 
@@ -110,6 +113,10 @@ impl SeedData {
         if let Some(unseen) = &mut unseen {
             unseen.equip(&model, &blueprint)?;
         }
+        if let Some(attacked) = &mut attacked {
+            attacked.adopt(&schema)?;
+            attacked.equip(&model, &blueprint)?;
+        }
         let metric = choose_metric(experiment, &*model)?;
         let curvature = find_curvature(experiment, &mut *engine, &*model)?;
         let truth = population.clients.iter().map(|client| client.truth).collect();
@@ -117,6 +124,7 @@ impl SeedData {
             population,
             engine,
             unseen,
+            attacked,
             rows,
             truth,
             column,

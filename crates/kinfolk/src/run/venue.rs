@@ -25,6 +25,8 @@ pub struct Meeting {
     pub engine: Box<dyn Engine>,
     /// Asks those that are met only after training.
     pub unseen: Option<Box<dyn Engine>>,
+    /// The same clients with test rows on which the success of an attack is measured, where there are such.
+    pub attacked: Option<Box<dyn Engine>>,
     /// Identifies the data.
     pub digest: String,
     /// Who was met, where a run that goes on must know.
@@ -62,9 +64,10 @@ impl Venue for InProcess {
     fn open(&mut self, experiment: &Experiment, seed: u64, _: Option<&[u8]>) -> Result<Meeting> {
         let mut population = self.pool.install(|| (self.populate)(experiment, seed))?;
         population.check()?;
-        faults::poison(&experiment.faults, seed, &mut population.clients)?;
+        let attacked = faults::poison(&experiment.faults, seed, &mut population)?;
+        let plain = |clients| LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
         let engine = |clients| {
-            let engine = LocalFederation::new(clients, self.pool.clone()).with_backend(self.backend.clone());
+            let engine = plain(clients);
             if experiment.privacy.sums == Disclosure::Sealed {
                 return engine.with_sealed_sums();
             }
@@ -78,9 +81,10 @@ impl Venue for InProcess {
             [] => None,
             clients => Some(Box::new(engine(clients.to_vec())) as Box<dyn Engine>),
         };
+        let attacked = attacked.map(|clients| Box::new(plain(clients)) as Box<dyn Engine>);
         let engine = engine(population.clients.clone());
         let digest = population.digest();
-        Ok(Meeting { population, engine: Box::new(engine), unseen, digest, met: None })
+        Ok(Meeting { population, engine: Box::new(engine), unseen, attacked, digest, met: None })
     }
 }
 
@@ -111,6 +115,12 @@ impl Venue for Elsewhere {
         if f64::find(&experiment.data, "unseen_clients").is_some_and(|unseen| unseen > 0.0) {
             return Err(Error::new(ErrorKind::Unsupported, "data.unseen_clients: other machines have none, want 0"));
         }
+        if faults::spoils_rows(&experiment.faults) {
+            let message = "faults.attack: rows of other machines are not spoilt";
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("use an attack on answers, or run in one process")
+            );
+        }
         let settings = write_settings(&experiment.data)?;
         let data = DataOrder { source: experiment.source.name.into(), settings, seed };
         let before: Option<Met> = before.filter(|_| !self.end_with_run).map(wire::decode).transpose()?;
@@ -127,6 +137,6 @@ impl Venue for Elsewhere {
         self.met = true;
         let digest = met.digest();
         let met = (!self.end_with_run).then(|| wire::encode(met)).transpose()?;
-        Ok(Meeting { population, engine: Box::new(engine), unseen: None, digest, met })
+        Ok(Meeting { population, engine: Box::new(engine), unseen: None, attacked: None, digest, met })
     }
 }

@@ -3,7 +3,8 @@
     pip install --no-deps byzfl==0.0.11 numpy scipy
     python crates/kinfolk/tests/reference/robust.py > crates/kinfolk/tests/reference/robust.json
 
-Rules and attacks work on NumPy arrays; byzfl also imports PyTorch, for which empty modules do here.
+Rules and attacks work on NumPy arrays; byzfl also imports PyTorch, for which empty modules do here. What byzfl does not have is under
+"own": a few lines of NumPy of ours, written from the papers and in another way than the library (bisection where that solves an equation).
 """
 
 import importlib.util
@@ -26,6 +27,51 @@ sys.modules["byzfl"] = byzfl
 
 from byzfl.aggregators import aggregators, preaggregators  # noqa: E402
 from byzfl.attacks import attacks  # noqa: E402
+
+
+def geometric_median(vectors, weights, smoothing, steps):
+    """byzfl's, of members that do not weigh alike (Pillutla, Kakade, Harchaoui 2022, Algorithm 2)."""
+    centre = np.zeros(vectors.shape[1])
+    for _ in range(steps):
+        shares = weights / np.maximum(np.linalg.norm(vectors - centre, axis=1), smoothing)
+        centre = shares @ vectors / shares.sum()
+    return centre
+
+
+def clipped_mean(vectors, weights, centre):
+    """A centre and the weighted mean of differences to it, none longer than their median length."""
+    away = vectors - centre
+    lengths = np.linalg.norm(away, axis=1)
+    # The library's median of an even number is the upper one.
+    radius = np.sort(lengths)[len(lengths) // 2]
+    kept = np.minimum(1.0, radius / lengths)
+    return centre + (weights * kept) @ away / weights.sum()
+
+
+def farthest(honest, may):
+    """The honest mean and as much of the way against it as is allowed (Shejwalkar, Houmansadr 2021), by bisection."""
+    mean = honest.mean(axis=0)
+    direction = -mean / np.linalg.norm(mean)
+    low, high = 0.0, 1e3
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if may(mean + middle * direction) else (low, middle)
+    return mean + low * direction
+
+
+def squares(honest, point):
+    return ((honest - point) ** 2).sum(axis=1)
+
+
+def own(honest, vectors):
+    weights = np.arange(1.0, len(vectors) + 1)
+    pairs = np.array([squares(honest, one) for one in honest])
+    return {
+        "weighted_geometric_median_20": geometric_median(vectors, weights, 1e-6, 20),
+        "weighted_clipped_mean": clipped_mean(vectors, weights, vectors[0] * 0.1),
+        "min_max": farthest(honest, lambda point: squares(honest, point).max() <= pairs.max()),
+        "min_sum": farthest(honest, lambda point: squares(honest, point).sum() <= pairs.sum(axis=1).max()),
+    }
 
 
 def case(seed, clients, hostile, dimension):
@@ -56,6 +102,7 @@ def case(seed, clients, hostile, dimension):
         "nnm_trimmed_mean": aggregators.TrMean(hostile)(mixed),
         "permutation": permutation,
         "buckets_2": buckets,
+        "own": own(honest, vectors),
         "attacks": {
             "sign_flip": attacks.SignFlipping()(honest),
             "inner_product_2": attacks.InnerProductManipulation(2.0)(honest),

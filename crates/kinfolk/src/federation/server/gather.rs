@@ -7,7 +7,7 @@
 //! Of vectors that were summed elsewhere (`fixed.rs`), the checks know the lengths. A client that is found out of place only
 //! here is in its machine's sum already: the engine asks for its vector alone, and takes it out again.
 
-use super::ledger::{Ledger, Opposed, Size};
+use super::ledger::{Ledger, Long, Opposed, Size};
 use crate::aggregate::{Sum, Weight};
 use crate::error::Result;
 use crate::federation::fixed::{FixedSum, Grid, SumOrder, Summand, Summed};
@@ -407,6 +407,34 @@ impl<'a> Gatherer<'a> {
         }
     }
 
+    /// Records whose updates are several times as long as is usual among those that began from the same model.
+    fn look_for_long(&mut self) {
+        /// The least share of a model's length that an update must have: near a minimum, lengths tell little.
+        const LEAST: f64 = 0.01;
+        if self.ask.phase != Phase::Train {
+            return;
+        }
+        // By order and choice.
+        type Lengths = Vec<(u32, f64)>;
+        let mut groups: BTreeMap<(usize, Option<u32>), Lengths> = BTreeMap::new();
+        for waiting in self.waiting.iter().filter(|waiting| is_update(&self.ask.orders[waiting.order].work)) {
+            if let Some(length) = self.update_length(waiting) {
+                let group = groups.entry((waiting.order, waiting.reply.counts.first().copied())).or_default();
+                group.push((waiting.client, length));
+            }
+        }
+        groups.retain(|_, members| members.len() >= FEWEST_UPDATES.0);
+        self.ledger.long.asks += usize::from(!groups.is_empty());
+        let mut long = BTreeSet::new();
+        for members in groups.values() {
+            let usual = finite_median(members.iter().map(|(_, length)| *length)).unwrap_or(f64::INFINITY);
+            let least = LEAST * (1.0 + self.longest_model);
+            let is_long = |length: f64| length > Long::TIMES * usual && length > least;
+            long.extend(members.iter().filter(|(_, length)| is_long(*length)).map(|(client, _)| *client));
+        }
+        long.into_iter().for_each(|client| *self.ledger.long.clients.entry(client).or_default() += 1);
+    }
+
     /// The median length of the updates among the waiting replies to each order, where enough can be compared.
     fn usual_updates(&self) -> Vec<Option<f64>> {
         let mut lengths = vec![Vec::new(); self.sizes.len()];
@@ -427,6 +455,7 @@ impl<'a> Gatherer<'a> {
     fn settle(&mut self) {
         self.look_for_opposed();
         self.look_for_copies();
+        self.look_for_long();
         let usual_updates = self.usual_updates();
         let peers = self.peers();
         for waiting in std::mem::take(&mut self.waiting) {

@@ -25,6 +25,7 @@ pub struct Ledger {
     pub(in crate::federation) usual: BTreeMap<String, Size>,
     pub(in crate::federation) opposed: Opposed,
     pub(in crate::federation) copies: Copies,
+    pub(in crate::federation) long: Long,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -94,6 +95,41 @@ impl Copies {
     }
 }
 
+/// Clients whose updates are again and again several times as long as is usual among those that began from the same model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::federation) struct Long {
+    /// How often each was.
+    pub clients: BTreeMap<u32, usize>,
+    /// How often lengths were looked at.
+    pub asks: usize,
+}
+
+impl Long {
+    /// How many times longer than the median one.
+    pub const TIMES: f64 = 4.0;
+    /// Fewest asks, and smallest share of them, in which a client must stand out to be named.
+    const OFTEN: (usize, f64) = (3, 0.5);
+
+    fn stand_out(&self) -> impl Iterator<Item = u32> {
+        let often = |times: usize| times >= Self::OFTEN.0 && times as f64 >= Self::OFTEN.1 * self.asks as f64;
+        self.clients.iter().filter(move |(_, times)| often(**times)).map(|(client, _)| *client)
+    }
+
+    fn note(&self, name: impl Fn(u32) -> String) -> Option<String> {
+        let names: Vec<String> = self.stand_out().map(name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "the updates of {} clients ({}) are more than {} times as long as is usual, in most rounds: they are hostile, say that they \
+                 belong where they do not, or train much more than others",
+                names.len(),
+                few_of(&names),
+                Self::TIMES
+            )
+        })
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::federation) struct Size {
     /// The length of its vector.
@@ -114,7 +150,8 @@ impl Ledger {
     /// The clients that notes speak of.
     pub(crate) fn suspects(&self) -> BTreeSet<u32> {
         let opposed = self.opposed.clients.iter().filter(|_| self.opposed.stand_out());
-        opposed.chain(self.offences.keys()).chain(self.copies.clients.keys()).copied().collect()
+        let named = opposed.chain(self.offences.keys()).chain(self.copies.clients.keys()).copied();
+        named.chain(self.long.stand_out()).collect()
     }
 
     /// Who sent garbage, for the summary; one by one while they are few.
@@ -134,6 +171,7 @@ impl Ledger {
         }
         notes.extend(self.opposed.note(|client| name(client).to_string()));
         notes.extend(self.copies.note(|client| name(client).to_string()));
+        notes.extend(self.long.note(|client| name(client).to_string()));
         notes
     }
 }

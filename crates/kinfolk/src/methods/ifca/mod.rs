@@ -22,7 +22,8 @@
 //! - `start = "farthest"`: some clients train a little from one common model and try each other's models; models far
 //!   apart in loss become the start. It costs two asks and does not depend on luck.
 //! - `start = "odcl"`: the clusters that one-shot learning finds among the clients' own models become the start. It costs
-//!   one ask, and with `clusters = "auto"` it finds their number too.
+//!   one ask, and with `clusters = "auto"` it finds their number too. Where `aggregate` is not the mean, models that are far from all
+//!   others are set aside first.
 //! - `start = "oracle"` and `start = "planted"`, for experiments: the minimisers of the true clusters, or their planted
 //!   parameters, moved by noise or by a distance.
 //! - `shared`: these layers are averaged over everybody, only the rest is kept per cluster.

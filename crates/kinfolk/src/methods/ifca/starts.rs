@@ -1,8 +1,11 @@
 //! Line 1 of IFCA: where the first models come from.
 
 use super::*;
+use crate::aggregate::robust;
 use crate::clustering::{Algorithm, Request};
+use crate::federation::server::ledger::few_of;
 use crate::federation::work::Losses;
+use crate::methods::parts::aggregating::Rule;
 use crate::methods::parts::averaging::plain_mean;
 use crate::methods::parts::model_clusters::{ModelClusters, points_of};
 use crate::methods::parts::pooled_search::PooledSearch;
@@ -10,17 +13,36 @@ use crate::methods::parts::solving::Solve;
 use crate::methods::parts::training::draw_clients;
 use crate::methods::setup::{random_models, start_key};
 use crate::modelfile;
+use crate::text::counted;
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use std::path::Path;
 
 pub(super) enum Beginning {
-    Random { clusters: usize },
+    Random {
+        clusters: usize,
+    },
     Given(Vec<Params>),
-    Farthest { clusters: usize, clients: usize, steps: u32 },
-    OneShot { solve: Solve, request: Box<Request> },
-    Oracle { truth: Assignment, ridge: f64, shift: Shift },
-    Planted { models: Vec<Params>, shift: Shift },
+    Farthest {
+        clusters: usize,
+        clients: usize,
+        steps: u32,
+    },
+    /// Whether models that are far from all others are set aside first.
+    OneShot {
+        solve: Solve,
+        request: Box<Request>,
+        set_aside: bool,
+    },
+    Oracle {
+        truth: Assignment,
+        ridge: f64,
+        shift: Shift,
+    },
+    Planted {
+        models: Vec<Params>,
+        shift: Shift,
+    },
 }
 
 /// How far a start is moved away from the truth.
@@ -57,7 +79,11 @@ impl Beginning {
                 };
                 let key = setup.key.clone().word("clustering");
                 let request = Request::new(algorithm, settings.clusters.given(), key);
-                Beginning::OneShot { solve: solve(settings, trainer, setup)?, request: Box::new(request) }
+                let set_aside = trainer.aggregating.aggregate != Rule::Mean;
+                if set_aside {
+                    setup.want_room_for_pairs(size_of::<f64>())?;
+                }
+                Beginning::OneShot { solve: solve(settings, trainer, setup)?, request: Box::new(request), set_aside }
             }
             StartBy::Oracle => {
                 let truth = setup.true_clusters()?;
@@ -114,10 +140,52 @@ struct Description {
     extra: BTreeMap<String, f64>,
 }
 
+/// The places of answers that have no company: the last of as many as are half a cluster, were all of one size, is more than
+/// twice as far from them as is usual.
+pub(super) fn without_company(order: &OrderAnswers, clusters: Option<usize>) -> Vec<usize> {
+    const TIMES: f64 = 2.0;
+    const FEWEST: usize = 3;
+    let count = order.clients.len();
+    let company = clusters.map_or(FEWEST, |clusters| count / (2 * clusters));
+    if company < FEWEST {
+        return Vec::new();
+    }
+    let members: Vec<&[f64]> = (0..count).map(|place| order.vector(place)).collect();
+    let squares = robust::squared_distances(&members, &robust::median(&members));
+    let reach = |squares: &[f64]| {
+        let mut squares = squares.to_vec();
+        // The first is the member itself.
+        *squares.select_nth_unstable_by(company - 1, f64::total_cmp).1
+    };
+    let reaches: Vec<f64> = squares.chunks_exact(count).map(reach).collect();
+    let usual = median(reaches.iter().copied()).unwrap_or(0.0);
+    (0..count).filter(|&place| reaches[place] > TIMES * TIMES * usual).collect()
+}
+
 /// The means of clusters of the models that clients find alone.
-fn one_shot(solve: &Solve, request: &Request, room: &mut Room, said: &mut Description) -> Result<Vec<Params>> {
+fn one_shot(
+    (solve, request, set_aside): (&Solve, &Request, bool),
+    room: &mut Room,
+    said: &mut Description,
+) -> Result<Vec<Params>> {
     let (answers, order) = solve.ask_all(Phase::Start, room)?;
-    let order = answers.of(order);
+    let answered = answers.of(order);
+    let alone = if set_aside { without_company(&answered, request.clusters) } else { Vec::new() };
+    let mut order = OrderAnswers::default();
+    for place in (0..answered.clients.len()).filter(|place| alone.binary_search(place).is_err()) {
+        order.clients.push(answered.clients[place]);
+        order.vectors.extend(answered.vector(place));
+    }
+    let name = |place: &usize| room.clients()[answered.clients[*place] as usize].id.as_str();
+    let names: Vec<&str> = alone.iter().map(name).collect();
+    if !names.is_empty() {
+        said.notes.push(format!(
+            "start = \"odcl\": the models of {} ({}) are far from all others, and set aside: they are hostile, or nothing like the \
+             others",
+            counted(names.len(), "client"),
+            few_of(&names)
+        ));
+    }
     let points = points_of(&order, request, "use another start")?;
     let clusters = ModelClusters::find(points, &order.clients, solve, request)?;
     if let Some((words, share)) = clusters.sureness() {
@@ -143,7 +211,9 @@ impl Ifca {
                 (None, Beginning::Farthest { clusters, clients, steps }) => {
                     self.farthest(room, start, *clusters, *clients, *steps)?
                 }
-                (None, Beginning::OneShot { solve, request }) => one_shot(solve, request, room, &mut said)?,
+                (None, Beginning::OneShot { solve, request, set_aside }) => {
+                    one_shot((solve, request, *set_aside), room, &mut said)?
+                }
                 (None, Beginning::Oracle { truth, ridge, shift }) => {
                     let search = self.minimisers(room, truth, *ridge)?;
                     said.notes.extend(search.notes().iter().map(|note| format!("start = \"oracle\": {note}")));

@@ -1,4 +1,4 @@
-use super::starts::farthest_first;
+use super::starts::{farthest_first, without_company};
 use super::*;
 use crate::compute::threads;
 use crate::data::{Client, DataShape, Features, Shard, Targets};
@@ -146,6 +146,24 @@ fn shared_layers_stay_the_same_everywhere() {
         assert_eq!(models[0][..6], models[1][..6]);
         assert_ne!(models[0][6..], models[1][6..]);
     }
+}
+
+#[test]
+fn models_far_from_all_others_are_set_aside() {
+    // Two clusters of four on a line, two apart from each other's, and one model far away with nobody beside it.
+    let found = |points: &[f64], clusters: Option<usize>| {
+        let clients = (0..points.len() as u32).collect();
+        without_company(&OrderAnswers { clients, vectors: points.to_vec(), ..OrderAnswers::default() }, clusters)
+    };
+    let line = [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0, 40.0, 0.5, 1.5, 10.5];
+    // Half a cluster is three of twelve: to the second other one it is 28 from the ninth, and about 1 elsewhere.
+    assert_eq!(found(&line, Some(2)), [8]);
+    assert_eq!(found(&line, None), [8]);
+    // With three clusters half of one is two: too few to say.
+    assert!(found(&line, Some(3)).is_empty());
+    // Three liars who agree are a cluster like any other.
+    let agreed = [&line[..], &[40.0, 40.0]].concat();
+    assert!(found(&agreed, Some(2)).is_empty());
 }
 
 #[test]
