@@ -2,8 +2,8 @@
 // every layer behind this text, and one kernel for each thing a layer does. R is the number of rows of a slot that go
 // through the network together, WIDTH the number of parameters, STRIDE the distance of two slots' parameters.
 //
-// A slot is a client with its own parameters. Sums run in a fixed order that depends on neither the number of slots nor the
-// device, so that a client's result has the same bits whoever else is in its batch.
+// A slot is a client with its own parameters. Sums run in a fixed order that follows from R and the shapes, whatever the number of
+// slots.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
