@@ -1,6 +1,7 @@
 //! What can be known without a device: texts of kernels, their compilation where the compiler is found, and errors.
 
 use crate::device::compile;
+use crate::gram::Shape;
 use crate::program::{Sizes, Stored, Wanted, sizes, suits, text};
 use crate::{Cuda, backend};
 use cudarc::nvrtc::sys as nvrtc;
@@ -84,6 +85,24 @@ fn kernels_compile() {
             compile(&text(&wanted).source, "sm_90").unwrap();
         }
     }
+    let network = architecture("mlp", "hidden = [200]", images()).unwrap();
+    for rows in [50, 200] {
+        compile(&Shape::of(&network, rows).unwrap().text(network.width), "sm_90").unwrap();
+    }
+}
+
+#[test]
+fn networks_with_one_hidden_layer_train_in_the_space_of_the_rows() {
+    let network = architecture("mlp", "hidden = [200]", images()).unwrap();
+    let shape = Shape::of(&network, 50).unwrap();
+    assert_eq!(shape, Shape { rows: 50, columns: 784, hidden: 200, outputs: 10 });
+    // Of a client: rows twice, products of four models, changes and hidden units, X·Xᵀ, and 2210 parameters.
+    assert_eq!(shape.bytes(1, 4), 4 * (2 * 50 * 784 + 6 * 50 * 200 + 2500 + 2210));
+    assert!(shape.fits(4800, 4) && !shape.fits(48_000, 4));
+    assert_eq!(Shape::of(&network, 785), None, "more rows than columns");
+    let two = architecture("mlp", "hidden = [200, 200]", images()).unwrap();
+    assert_eq!(Shape::of(&two, 50), None);
+    assert_eq!(Shape::of(&architecture("mlp", "hidden = [7]", images()).unwrap(), 50), None);
 }
 
 #[test]
