@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help quickstart check lint fmt docs test test-python test-flower test-mpi test-torch deny extension python wheel bench bless bless-quick fuzz kills kills-flower
+.PHONY: help quickstart check lint fmt docs test test-python test-flower test-mpi test-gpu test-torch deny extension python wheel bench bless bless-quick fuzz kills kills-flower
 .PHONY: need-rust need-python need-chromium need-mpi
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -66,6 +66,9 @@ test-flower: $(TARGET)/venv/ready extension ## Runs methods on a Flower SuperLin
 test-mpi: need-rust need-mpi ## Runs experiments on one to four ranks of an MPI job, and kills one
 	cargo clippy -p kinfolk-mpi --all-targets -- -D warnings
 	cargo test -p kinfolk-mpi
+
+test-gpu: need-rust ## Compares an NVIDIA device with the processor; without one it says what was skipped
+	cargo run --release -p kinfolk-cuda --example agreement
 
 test-torch: $(TARGET)/venv/ready extension ## Runs the example with PyTorch, which is gigabytes to install
 	$(TEST_PYTHON) -c 'import torch' 2>/dev/null || $(TEST_PYTHON) -m pip install --quiet "$$(sed -n 's/^torch = \["\(.*\)"\]/\1/p' pyproject.toml)"

@@ -15,6 +15,7 @@ pub use paper::paper;
 pub use recorded::{Recorded, cpu};
 
 use formula::Formula;
+use kinfolk::compute::Backend;
 use kinfolk::data::cache;
 use kinfolk::disk::lock::Lock;
 use kinfolk::experiment::{Experiment, Override};
@@ -146,6 +147,8 @@ pub struct Plan<'a> {
     pub folder: &'a Path,
     /// Threads; 0 is one per core.
     pub threads: usize,
+    /// What clients compute on.
+    pub backend: Arc<dyn Backend>,
     /// Set it to stop; finished repeats are in the ledger.
     pub stop: Arc<AtomicBool>,
 }
@@ -265,7 +268,8 @@ impl Reproduction {
             let folder = case.long.then(|| plan.folder.join(&self.name).join(format!("{}-{seed}", case.name)));
             let resume = folder.as_ref().is_some_and(|folder| folder.join("experiment.toml").exists());
             let stop = plan.stop.clone();
-            let options = Options { folder, threads: plan.threads, resume, stop, ..Options::default() };
+            let backend = plan.backend.clone();
+            let options = Options { folder, threads: plan.threads, backend, resume, stop, ..Options::default() };
             let record = run(&experiment, &options, &mut *watch())?;
             for (value, cell) in values.iter_mut().zip(&case.cells) {
                 *value = match (*value, cell.read.read(&record)) {

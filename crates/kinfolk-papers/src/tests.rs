@@ -74,7 +74,14 @@ fn experiments_without_their_data_are_left_out_unless_they_are_named() {
     let reproduced = |experiments: &[&str], experiment: Option<&str>| {
         let stop = Arc::new(AtomicBool::new(false));
         let mut noted = Noted { skipped: Vec::new(), began: Vec::new(), stop: stop.clone() };
-        let plan = Plan { experiment, repeats: None, folder: folder.path(), threads: 1, stop };
+        let plan = Plan {
+            experiment,
+            repeats: None,
+            folder: folder.path(),
+            threads: 1,
+            backend: Arc::new(kinfolk::compute::Cpu),
+            stop,
+        };
         let error = reproduce(&tiny(experiments, NOTHING), &plan, &mut noted).unwrap_err();
         (error, noted.skipped, noted.began)
     };
@@ -115,7 +122,14 @@ fn a_cut_down_run_that_misses_its_kept_number_falls_short() {
         let folder = tempfile::tempdir().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let mut noted = Noted { skipped: Vec::new(), began: Vec::new(), stop: Arc::new(AtomicBool::new(false)) };
-        let plan = Plan { experiment: None, repeats: None, folder: folder.path(), threads: 1, stop };
+        let plan = Plan {
+            experiment: None,
+            repeats: None,
+            folder: folder.path(),
+            threads: 1,
+            backend: Arc::new(kinfolk::compute::Cpu),
+            stop,
+        };
         reproduce(&tiny(&["near"], recorded.leak()), &plan, &mut noted).unwrap()
     };
     let first = run(NOTHING.into());

@@ -56,7 +56,9 @@ pub fn run(
     }
     let exceptions = own.as_ref().map(OwnClients::exceptions);
     let (population, start) = own.map(OwnClients::into_parts).unzip();
-    let options = Options { threads, resume, single_answers, start, ..Options::default() };
+    let backend = kinfolk_cuda::chosen(None, None, Some(&experiment), |text| eprintln!("{text}"));
+    let backend = backend.map_err(|error| raise(py, &error))?;
+    let options = Options { threads, backend, resume, single_answers, start, ..Options::default() };
     let venue = |options: &Options| -> Result<Box<dyn Venue>> {
         Ok(Box::new(match population {
             Some(population) => InProcess::of(options, move |_, _| Ok(population.clone()))?,

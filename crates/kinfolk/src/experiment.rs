@@ -29,6 +29,10 @@ choices! {
     pub enum SaveModels { All = "all", Clusters = "clusters", None = "none" }
     /// How clients' vectors are summed.
     pub enum Sums { Auto = "auto", Integer = "integer", Float = "float" }
+    /// What clients of this computer compute on.
+    pub enum Device { Cpu = "cpu", Cuda = "cuda", Auto = "auto" }
+    /// What a device keeps of the factors of convolutions.
+    pub enum DevicePrecision { F32 = "f32", Tf32 = "tf32" }
 }
 
 choices!(Split { Train = "train", Test = "test" });
@@ -52,6 +56,10 @@ settings! {
         save_models: SaveModels = "all",
         /// how vectors are summed: integers give the same bits however clients are spread; auto: float here, integer elsewhere
         sums: Sums = "auto",
+        /// what clients of this computer compute on; auto takes a CUDA device where there is one
+        device: Option<Device>,
+        /// what a device keeps of the factors of convolutions: f32, or tf32, which is faster
+        device_precision: Option<DevicePrecision>,
     }
 }
 

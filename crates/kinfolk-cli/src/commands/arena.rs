@@ -25,6 +25,8 @@ pub struct Arguments {
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
+    #[command(flatten)]
+    on: OnDevice,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -41,6 +43,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         seeds: arguments.repeat,
         folder: &arguments.out,
         threads: arguments.threads.unwrap_or(0),
+        backend: arguments.on.backend(None)?,
         stop: stop_on_interrupt(),
     };
     let mut filled = Vec::new();

@@ -4,6 +4,7 @@ pub mod arena;
 pub mod assign;
 pub mod cluster;
 pub mod data;
+mod device;
 pub mod fit;
 pub mod flower;
 pub mod list;
@@ -15,6 +16,7 @@ pub mod show;
 
 use crate::Ending;
 use crate::progress::Bars;
+use device::OnDevice;
 use kinfolk::compute::MOST_THREADS;
 use kinfolk::report::table::Table;
 use kinfolk::run::Disclosures;

@@ -27,6 +27,8 @@ pub struct Arguments {
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
+    #[command(flatten)]
+    on: OnDevice,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -52,6 +54,7 @@ pub fn run(arguments: Arguments) -> Result<Ending> {
         repeats: arguments.repeat,
         folder: &folder,
         threads: arguments.threads.unwrap_or(0),
+        backend: arguments.on.backend(None)?,
         stop: stop_on_interrupt(),
     };
     let results = kinfolk_papers::reproduce(&paper, &plan, &mut Cases).map_err(|error| match error.kind() {

@@ -15,6 +15,7 @@ use std::path::Path;
 const ENVIRONMENT: &str = "\
 Environment:
   KINFOLK_DATA                Folder of the downloaded datasets [default: kinfolk in the platform's cache folder]
+  KINFOLK_DEVICE              What clients compute on: cpu, cuda or auto [default: cpu]
   KINFOLK_CHECKPOINT_SECONDS  Least seconds between two checkpoints of a method [default: 10]
   KINFOLK_PYTHON              The Python that has the package, for --on flower [default: python3]";
 
@@ -42,6 +43,8 @@ pub struct Arguments {
     /// Threads to use [default: one for every core]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<usize>,
+    #[command(flatten)]
+    on: OnDevice,
     /// Go on with an unfinished run in --out
     #[arg(long, requires = "out")]
     resume: bool,
@@ -106,10 +109,12 @@ pub fn run_at(arguments: Arguments, venue: impl FnOnce(&Options) -> Result<Box<d
         return Err(Error::settings("--on: this program has its clients in processes of its own"));
     }
     let Some(experiment) = read(&arguments)? else { return Ok(Ending::Done) };
+    let backend = arguments.on.backend(Some(&experiment))?;
     let (folder, _new) = run_folder(arguments.out, experiment.name())?;
     let options = Options {
         folder: Some(folder.clone()),
         threads: arguments.threads.unwrap_or(0),
+        backend,
         resume: arguments.resume,
         checkpoint_every: checkpoint_every()?,
         keep_models: false,

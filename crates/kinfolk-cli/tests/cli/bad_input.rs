@@ -54,6 +54,23 @@ fn unknown_keys_and_names() {
 }
 
 #[test]
+fn a_device_that_is_not_there_is_said_before_any_work() {
+    if kinfolk_cuda::Cuda::open(false, |_| ()).is_ok() {
+        return;
+    }
+    let bench = Bench::new();
+    let wanted = "error: device: \"cuda\" wants an NVIDIA device with its driver, found ";
+    let refused = [
+        bench.refused_run(&["tiny.toml", "--device", "cuda"]),
+        bench.refused_text("name = \"tiny\"", "name = \"tiny\"\ndevice = \"cuda\""),
+    ];
+    assert!(refused.iter().all(|message| message.starts_with(wanted)), "{refused:?}");
+    let ended = bench.kinfolk(&["run", "tiny.toml", "--device", "auto", "--out", "auto"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("computing on the CPU: found "), "{}", ended.stderr);
+}
+
+#[test]
 fn wrong_types_and_values() {
     let bench = Bench::new();
     let mut messages = Vec::new();

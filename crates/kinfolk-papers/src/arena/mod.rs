@@ -7,6 +7,7 @@ mod page;
 
 pub use page::page;
 
+use kinfolk::compute::Backend;
 use kinfolk::data::cache;
 use kinfolk::disk::lock::Lock;
 use kinfolk::disk::write_atomically;
@@ -155,6 +156,8 @@ pub struct Wishes<'a> {
     pub folder: &'a Path,
     /// Threads; 0 for one a core.
     pub threads: usize,
+    /// What clients compute on.
+    pub backend: Arc<dyn Backend>,
     /// Raised to stop.
     pub stop: Arc<AtomicBool>,
 }
@@ -281,6 +284,7 @@ impl Table {
         let options = Options {
             folder: Some(folder.clone()),
             threads: wishes.threads,
+            backend: wishes.backend.clone(),
             resume,
             stop: wishes.stop.clone(),
             ..Options::default()

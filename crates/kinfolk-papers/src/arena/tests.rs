@@ -2,7 +2,7 @@ use super::*;
 use kinfolk::run::Unwatched;
 
 fn wishes<'a>(only: &'a [String], folder: &'a Path) -> Wishes<'a> {
-    Wishes { only, seeds: Some(1), folder, threads: 1, stop: Arc::default() }
+    Wishes { only, seeds: Some(1), folder, threads: 1, backend: Arc::new(kinfolk::compute::Cpu), stop: Arc::default() }
 }
 
 /// A table small enough for a test.

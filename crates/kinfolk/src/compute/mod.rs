@@ -10,7 +10,7 @@
 mod threads;
 
 use crate::error::Result;
-use crate::models::{Found, Packed, Reduced, Step, Summing};
+use crate::models::{Found, Model, Packed, Reduced, Step, Summing, Worker};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 pub use threads::{Cpu, MOST_THREADS, Threads, threads};
@@ -41,6 +41,24 @@ pub trait Roster: Send + Sync {
 
     /// The same clients with the same model, without anything kept.
     fn afresh(&self) -> Box<dyn Roster>;
+
+    /// What did not run where it was asked for, and why.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A device that computes for workers of this computer's threads, for many of them at once: whoever asks waits until all
+/// others ask too, or are done.
+pub trait Helper: Send + Sync {
+    /// A worker that asks it.
+    fn worker(&self, model: &Arc<dyn Model>, models: &[&[f64]]) -> Box<dyn Worker>;
+
+    /// So many threads begin to work.
+    fn expect(&self, threads: usize);
+
+    /// One of them is done.
+    fn leave(&self);
 }
 
 /// Jobs that share models.

@@ -4,12 +4,13 @@
 //! the same for any number of threads while only a few partial sums exist at a time. Workers, with their buffers and what
 //! they cache about rows, are kept from ask to ask and from method to method.
 
-use super::{Backend, Batch, Computed, Job, Roster, Sums};
+use super::{Backend, Batch, Computed, Helper, Job, Roster, Sums};
 use crate::data::{Client, Features};
 use crate::error::{Error, ErrorKind, Result};
 use crate::models::{Choosing, Found, Model, Packed, Seat, Step, Worker};
 use crate::panics;
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +46,8 @@ pub struct Threads {
     blocks: Vec<Range<u32>>,
     pool: Arc<rayon::ThreadPool>,
     workers: Mutex<Vec<Box<dyn Worker>>>,
+    /// What computes for workers.
+    helper: OnceLock<Arc<dyn Helper>>,
     /// Number of runs so far.
     runs: AtomicUsize,
 }
@@ -69,6 +72,7 @@ impl Threads {
             model,
             pool,
             workers: Mutex::default(),
+            helper: OnceLock::new(),
             runs: AtomicUsize::new(0),
         }
     }
@@ -81,6 +85,22 @@ impl Threads {
     /// Their model.
     pub fn model(&self) -> &Arc<dyn Model> {
         &self.model
+    }
+
+    /// Has a device compute for workers from now on: as many clients as may be are then worked on at once.
+    pub fn help_with(&self, helper: Arc<dyn Helper>) {
+        // Whoever was first stays.
+        let _ = self.helper.set(helper);
+    }
+
+    /// What a step finds for one client, found on this thread alone.
+    pub fn find(&self, models: &[&[f64]], step: &Step, client: u32) -> Found {
+        self.model.worker(models).take(step, &self.seat(client, None), &mut 0)
+    }
+
+    /// A client as all may see it.
+    pub fn seat_of(&self, client: u32) -> Seat<'_> {
+        self.seat(client, None)
     }
 
     /// A client as workers see it; `secret` is the seed of its parts and folds, where nobody else may know it.
@@ -123,17 +143,22 @@ impl Threads {
         work: impl Fn(&mut dyn Worker, Range<u32>) -> Result<R> + Sync,
         fold: impl FnMut(R) + Send,
     ) -> Result<()> {
+        let helper = self.helper.get();
+        let blocks: Cow<[Range<u32>]> = match helper {
+            Some(_) => (0..self.clients.len() as u32).map(|client| client..client + 1).collect(),
+            None => Cow::Borrowed(&self.blocks),
+        };
         let next = AtomicUsize::new(0);
         let folding = Mutex::new((0, BTreeMap::new(), fold));
         let failures: Mutex<BTreeMap<usize, Error>> = Mutex::new(BTreeMap::new());
         let give_up = |place: usize, error: Error| {
-            next.store(self.blocks.len(), Ordering::Relaxed);
+            next.store(blocks.len(), Ordering::Relaxed);
             failures.lock().unwrap_or_else(PoisonError::into_inner).insert(place, error);
         };
         // Every other run goes backwards, from the rows that the last one left in the cache. All results then wait for the
         // first block, so only small ones do.
         let is_odd = self.runs.fetch_add(1, Ordering::Relaxed) % 2 == 1;
-        let backwards = is_odd && result_bytes.saturating_mul(self.blocks.len()) < SMALL_RESULTS;
+        let backwards = is_odd && result_bytes.saturating_mul(blocks.len()) < SMALL_RESULTS;
         let run = || {
             let idle = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = idle().pop();
@@ -142,12 +167,15 @@ impl Threads {
                     worker.begin(models);
                     worker
                 }
-                None => self.model.worker(models),
+                None => match helper {
+                    Some(helper) => helper.worker(&self.model, models),
+                    None => self.model.worker(models),
+                },
             };
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
-                let index = if backwards { self.blocks.len().wrapping_sub(1 + place) } else { place };
-                let Some(block) = self.blocks.get(index) else { break };
+                let index = if backwards { blocks.len().wrapping_sub(1 + place) } else { place };
+                let Some(block) = blocks.get(index) else { break };
                 if stop.load(Ordering::Relaxed) {
                     give_up(place, Error::new(ErrorKind::Stopped, "stopped"));
                     break;
@@ -167,13 +195,41 @@ impl Threads {
             }
             idle().push(worker);
         };
-        self.pool.scope(|scope| (0..self.pool.current_num_threads()).for_each(|_| scope.spawn(|_| run())));
+        match helper {
+            Some(helper) => together(&**helper, blocks.len().min(MOST_TOGETHER), run),
+            None => self.pool.scope(|scope| (0..self.pool.current_num_threads()).for_each(|_| scope.spawn(|_| run()))),
+        }
         // Blocks are taken in order, so the first failure is the same for any number of threads.
         match failures.into_inner().unwrap_or_else(PoisonError::into_inner).pop_first() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
     }
+}
+
+/// Most clients that wait for a device at once, each on a thread of its own.
+const MOST_TOGETHER: usize = 64;
+
+/// Runs the same on so many threads, which wait for a device most of the time.
+fn together(helper: &dyn Helper, threads: usize, run: impl Fn() + Sync) {
+    struct Leaving<'h>(&'h dyn Helper);
+    impl Drop for Leaving<'_> {
+        fn drop(&mut self) {
+            self.0.leave();
+        }
+    }
+    helper.expect(threads);
+    std::thread::scope(|scope| {
+        let work = || {
+            panics::mark_pool_thread();
+            let _leaving = Leaving(helper);
+            run();
+        };
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
 }
 
 /// Consecutive clients with about a 64th of all rows, between 512 and 4096 rows, at most 1024 clients. Clients that are the

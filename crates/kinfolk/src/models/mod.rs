@@ -5,6 +5,8 @@
 //! `lstm/` for texts); everything else about training comes with the one trainer (`trainer/`).
 
 pub(crate) mod accelerated;
+#[doc(hidden)]
+pub mod architecture;
 mod custom;
 mod dense;
 mod kinds;
@@ -29,6 +31,7 @@ use crate::memory::check_room;
 use crate::mixture::Shape;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
+use architecture::Architecture;
 pub use kinds::{
     AutoModelSettings, CnnSettings, GaussianMixtureSettings, LinearSettings, LogisticSettings, LstmSettings,
     MlpSettings, RegressionMixtureSettings, Resnet9Settings, SoftmaxSettings,
@@ -37,6 +40,8 @@ pub(crate) use mixture::most_components;
 pub use own::OwnNetwork;
 #[doc(hidden)]
 pub use packed::Packed;
+#[doc(hidden)]
+pub use trainer::batches::{Course, course_of};
 
 /// What the settings of models are made of.
 pub mod options {
@@ -490,6 +495,11 @@ pub trait Model: Send + Sync {
     /// Whether a vector of this length can be sent as a model: all parameters, or the leading ones of a mixture.
     fn travels(&self, numbers: usize) -> bool {
         numbers == self.layout().len()
+    }
+
+    /// What it is made of, where another device can compute with it.
+    fn architecture(&self) -> Option<Architecture> {
+        None
     }
 
     /// Size of what is cached about so many training rows.

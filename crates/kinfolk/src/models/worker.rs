@@ -23,7 +23,7 @@ pub struct Seat<'a> {
 
 impl Seat<'_> {
     /// The rows inside or outside one of `of` folds, shuffled by the client's key: the order of its rows is irrelevant.
-    fn fold(&self, index: u32, of: u32, inside: bool) -> Shard {
+    fn fold(&self, index: u32, of: u32, inside: bool) -> Vec<usize> {
         // Another number of folds is another shuffle: folds of the same one would together reveal single rows.
         let key = match self.secret {
             Some(secret) => Key::new(secret).word("folds").number(u64::from(of)),
@@ -37,17 +37,33 @@ impl Seat<'_> {
         let mut rows: Vec<usize> =
             order.into_iter().zip(folds).filter(|(_, fold)| (*fold == index) == inside).map(|(row, _)| row).collect();
         rows.sort_unstable();
-        self.client.train.pick(&rows)
+        rows
+    }
+
+    /// Some of the client's training rows: a part of them as they lie, or which ones.
+    fn chosen(&self, on: Portion) -> std::result::Result<Shard, Vec<usize>> {
+        match on {
+            Portion::All => Ok(self.client.train.clone()),
+            Portion::Part { index, of } if self.secret.is_none() => {
+                Ok(self.client.train.part(index as usize, of as usize))
+            }
+            Portion::Part { index, of } | Portion::Fold { index, of } => Err(self.fold(index, of, true)),
+            Portion::Others { index, of } => Err(self.fold(index, of, false)),
+            Portion::Earlier { of } if self.secret.is_none() => Ok(self.client.train.before_last(of as usize)),
+            Portion::Earlier { of } => Err(self.fold(of.saturating_sub(1), of, false)),
+        }
     }
 
     pub(crate) fn rows(&self, on: Portion) -> Shard {
-        match on {
-            Portion::All => self.client.train.clone(),
-            Portion::Part { index, of } if self.secret.is_none() => self.client.train.part(index as usize, of as usize),
-            Portion::Part { index, of } | Portion::Fold { index, of } => self.fold(index, of, true),
-            Portion::Others { index, of } => self.fold(index, of, false),
-            Portion::Earlier { of } if self.secret.is_none() => self.client.train.before_last(of as usize),
-            Portion::Earlier { of } => self.fold(of.saturating_sub(1), of, false),
+        self.chosen(on).unwrap_or_else(|rows| self.client.train.pick(&rows))
+    }
+
+    /// The same rows by their places in the storage of the client's training rows.
+    pub fn places(&self, on: Portion) -> Vec<u32> {
+        let begin = self.client.train.rows().start;
+        match self.chosen(on) {
+            Ok(rows) => rows.rows().map(|row| row as u32).collect(),
+            Err(rows) => rows.into_iter().map(|row| (begin + row) as u32).collect(),
         }
     }
 }

@@ -66,6 +66,24 @@ pub(crate) struct HiddenRows {
 }
 
 impl Terms {
+    /// The model whose parameters are added to every gradient.
+    #[doc(hidden)]
+    pub fn tilt(&self) -> Option<usize> {
+        self.tilt
+    }
+
+    /// Parameters that no step changes.
+    #[doc(hidden)]
+    pub fn frozen(&self) -> &[Range<usize>] {
+        &self.frozen
+    }
+
+    /// Whether steps hide single rows.
+    #[doc(hidden)]
+    pub fn hides_rows(&self) -> bool {
+        self.hidden.is_some()
+    }
+
     /// Whether steps follow the loss alone.
     pub(crate) fn is_empty(&self) -> bool {
         self.pulls.is_empty() && self.tilt.is_none() && self.frozen.is_empty() && self.hidden.is_none()

@@ -143,6 +143,11 @@ impl Host {
         }
     }
 
+    /// What did not run where it was asked for.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.roster().map_or_else(|_| Vec::new(), |roster| roster.notes())
+    }
+
     pub(super) fn kept(&self, client: u32) -> MutexGuard<'_, Option<Head>> {
         self.kept[client as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }

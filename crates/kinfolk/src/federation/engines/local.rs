@@ -453,6 +453,7 @@ impl Engine for LocalFederation {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.server.transforms.notes(self.infos.len()).chain(self.server.ledger.notes(&self.infos)).collect()
+        let own = self.server.transforms.notes(self.infos.len()).chain(self.server.ledger.notes(&self.infos));
+        own.chain(self.host.notes()).collect()
     }
 }

@@ -17,6 +17,7 @@ mod reduce;
 #[cfg(test)]
 mod tests;
 
+use super::architecture::Part;
 use super::trainer::choose::{Candidates, compete};
 use super::trainer::rows::{Goal, Output, row_loss};
 use super::trainer::steps::steps_of;
@@ -232,6 +233,17 @@ impl Network for Dense {
 
     fn output(&self) -> Output {
         self.output
+    }
+
+    fn parts(&self) -> Option<([usize; 3], Vec<Part>)> {
+        let dense = |layer: usize| Part::Dense {
+            inputs: self.widths[layer],
+            outputs: self.widths[layer + 1],
+            weight: self.weight_range(layer),
+            bias: self.bias_range(layer),
+            rectify: layer + 1 < self.layers(),
+        };
+        Some(([1, 1, self.widths[0]], (0..self.layers()).map(dense).collect()))
     }
 
     fn most_rows(&self) -> usize {

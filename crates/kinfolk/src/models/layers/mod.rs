@@ -11,6 +11,7 @@ mod response;
 mod testing;
 mod winograd;
 
+use super::architecture::{Part, PoolKind, Windows};
 use super::trainer::{Network, Pass};
 use super::{Layout, TensorPlace};
 use crate::error::{Error, Result};
@@ -278,6 +279,33 @@ impl Network for Sequence {
 
     fn outputs(&self) -> usize {
         self.outputs
+    }
+
+    fn parts(&self) -> Option<([usize; 3], Vec<Part>)> {
+        let sizes = |size: Size| [size.height, size.width, size.channels];
+        let part = |layer: &Layer| match layer {
+            Layer::Convolution(layer) => {
+                let (size, stride) = ([layer.kernel; 2], [layer.stride; 2]);
+                let (input, output) = (sizes(layer.input), sizes(layer.output));
+                let windows = Windows { input, output, size, stride, padding: layer.padding };
+                Some(Part::Convolution { windows, weight: layer.weight.clone(), bias: layer.bias.clone() })
+            }
+            Layer::Pool(layer) => {
+                let kind = match layer.kind {
+                    Kind::Largest => PoolKind::Largest,
+                    Kind::Rectified => PoolKind::Rectified,
+                    Kind::Mean => PoolKind::Mean,
+                };
+                Some(Part::Pool { windows: layer.described(), kind })
+            }
+            Layer::Dense(Dense { inputs, outputs, weight, bias, rectify }) => {
+                let (inputs, outputs, rectify) = (*inputs, *outputs, *rectify);
+                Some(Part::Dense { inputs, outputs, weight: weight.clone(), bias: bias.clone(), rectify })
+            }
+            Layer::Rectifier => Some(Part::Rectifier),
+            _ => None,
+        };
+        Some((sizes(self.input), self.layers.iter().map(part).collect::<Option<_>>()?))
     }
 
     fn forward<T: Real>(

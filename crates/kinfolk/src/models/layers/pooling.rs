@@ -40,6 +40,13 @@ impl Pool {
         Self { input, output: Size { height: 1, width: 1, ..input }, window, stride: window, padding: [0; 2], kind }
     }
 
+    /// Where its windows are.
+    pub(super) fn described(&self) -> Windows {
+        let sizes = |size: Size| [size.height, size.width, size.channels];
+        let (input, output) = (sizes(self.input), sizes(self.output));
+        Windows { input, output, size: self.window, stride: self.stride, padding: self.padding }
+    }
+
     /// Lines or columns of a window inside the image, and how many of the window are before the first.
     #[inline(always)]
     fn range(&self, axis: usize, index: usize) -> std::ops::Range<usize> {

@@ -5,6 +5,7 @@
 //! travel and are averaged like all others, but no optimiser, pull or weight decay touches them.
 
 mod augment;
+pub mod batches;
 mod check;
 pub(super) mod choose;
 mod course;
@@ -16,9 +17,10 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
+use super::architecture::{Architecture, Judged, Part};
 use super::{Choice, Convex, Layout, LinearForm, Metric, Model, Precision, Score, Seat, Worker};
 use crate::data::numbers::convert;
-use crate::data::{Client, DataShape, Shard, UNKNOWN_CLASS};
+use crate::data::{Augment, Client, DataShape, Form, Shard, UNKNOWN_CLASS};
 use crate::error::{Error, Result};
 use crate::num::{Real, add_scaled};
 use crate::privacy::noise::Noise;
@@ -54,6 +56,11 @@ pub(super) trait Network: Sized + Send + Sync + 'static {
 
     fn output(&self) -> Output {
         Output::Softmax
+    }
+
+    /// Its layers and the height, width and channels of what goes in, where they can be told as data.
+    fn parts(&self) -> Option<([usize; 3], Vec<Part>)> {
+        None
     }
 
     /// Most rows of a step that go through the network together.
@@ -182,7 +189,7 @@ impl<N: Network> Model for NetworkModel<N> {
 
     fn columns(&self) -> usize {
         match self.wanted.form {
-            crate::data::Form::Text { .. } => 0,
+            Form::Text { .. } => 0,
             _ => self.wanted.columns,
         }
     }
@@ -243,6 +250,19 @@ impl<N: Network> Model for NetworkModel<N> {
 
     fn keeps_statistics(&self) -> bool {
         self.network.learned() < self.network.layout().len()
+    }
+
+    /// Images that training mirrors or moves are not told as data.
+    fn architecture(&self) -> Option<Architecture> {
+        let moves = matches!(self.wanted.form, Form::Image { augment, .. } if augment != Augment::default());
+        let (input, layers) = self.network.parts().filter(|_| !moves)?;
+        let judged = match self.network.output() {
+            Output::Squared => Judged::Squared,
+            Output::Logistic => Judged::Logistic,
+            Output::Softmax => Judged::Softmax,
+        };
+        let (smoothing, width, precision) = (self.smoothing, self.network.layout().len(), self.precision);
+        Some(Architecture { input, layers, judged, smoothing, width, precision })
     }
 }
 
