@@ -340,8 +340,7 @@ impl Federation for LocalFederation {
                 None
             }
         };
-        let are_single = self.server.transforms.alter_answers() || gatherer.wants_vectors();
-        let sums = if are_single { vec![None; ask.orders.len()] } else { gatherer.sum_orders() };
+        let sums = gatherer.sums_wanted(self.server.transforms.alter_answers());
         let mut summation = Summation::new(ask, &*model, &rows, &sums)?;
         let Self { host, server, infos, stop, .. } = self;
         let (stamp, holds_back) = (server.asked, server.holds_back(ask));

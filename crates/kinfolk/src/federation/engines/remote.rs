@@ -735,8 +735,7 @@ impl Federation for RemoteFederation {
         }
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
-        let are_single = self.server.transforms.alter_answers() || exchange.gatherer.wants_vectors();
-        let sums = if are_single { vec![None; ask.orders.len()] } else { exchange.gatherer.sum_orders() };
+        let sums = exchange.gatherer.sums_wanted(self.server.transforms.alter_answers());
         let errands = shared.errands(ask, &exchange.absences, &sums, 2);
         let (replies, machine_sums) = self.collect(ask, &shared, errands, &exchange.gatherer)?;
         let mut replies = replies.into_iter().peekable();

@@ -62,6 +62,8 @@ pub struct Gatherer<'a> {
     held: usize,
     /// How the vectors of each order are summed as integers, where they are, and the sums.
     integer: Vec<Option<(SumOrder, Vec<FixedSum>)>>,
+    /// Whether single vectors are looked at though they could be summed: who sends one alone depends on how clients are spread over machines.
+    sees_vectors: bool,
     /// The fewest clients of a slot that is seen.
     least: usize,
     /// The sums of each order, where nothing else is told.
@@ -160,6 +162,7 @@ impl<'a> Gatherer<'a> {
             waiting: Vec::new(),
             held: 0,
             integer,
+            sees_vectors: false,
             least: if let Addition::Secure(minimum) = addition { minimum.clients } else { 0 },
             sealed: Vec::new(),
             spoiled: BTreeSet::new(),
@@ -212,8 +215,7 @@ impl<'a> Gatherer<'a> {
         }
     }
 
-    /// How the vectors of each order are summed as integers.
-    pub fn sum_orders(&self) -> Vec<Option<SumOrder>> {
+    fn sum_orders(&self) -> Vec<Option<SumOrder>> {
         self.integer.iter().map(|integer| integer.as_ref().map(|(order, _)| *order)).collect()
     }
 
@@ -286,8 +288,14 @@ impl<'a> Gatherer<'a> {
         }
     }
 
+    /// How the vectors of each order are summed as integers: those of none where answers are `altered` on their way, or are to be looked at.
+    pub fn sums_wanted(&mut self, altered: bool) -> Vec<Option<SumOrder>> {
+        self.sees_vectors = altered || self.wants_vectors();
+        if self.sees_vectors { vec![None; self.ask.orders.len()] } else { self.sum_orders() }
+    }
+
     /// Whether every single vector is to be looked at, although only sums are wanted: once, in the first round.
-    pub fn wants_vectors(&self) -> bool {
+    fn wants_vectors(&self) -> bool {
         let numbers = |order: &Order| {
             let (sends, clients) = (order.work.sends(self.soundness.width), order.to.among(self.rows.len()).count());
             let is_compared = clients >= FEWEST_UPDATES.0 && sends.length >= FEWEST_UPDATES.1 && is_update(&order.work);
@@ -409,7 +417,7 @@ impl<'a> Gatherer<'a> {
             return;
         }
         let mut same: BTreeMap<(usize, Option<u32>, u64), Vec<u32>> = BTreeMap::new();
-        for Waiting { order, client, reply, .. } in &self.waiting {
+        for Waiting { order, client, reply, .. } in self.waiting.iter().filter(|waiting| self.sees(waiting.order)) {
             let vector = reply.vector.as_ref().filter(|it| it.len() >= FEWEST_UPDATES.1);
             let work = &self.ask.orders[*order].work;
             if let Some(vector) = vector.filter(|_| is_update(work)) {
@@ -466,8 +474,16 @@ impl<'a> Gatherer<'a> {
         lengths.iter().map(usual).collect()
     }
 
-    /// How far a trained model is from the one that it began from.
+    /// Whether the vectors of all answers to an order are seen one by one.
+    fn sees(&self, order: usize) -> bool {
+        self.sees_vectors || self.integer[order].is_none()
+    }
+
+    /// How far a trained model is from the one that it began from, where those of all are seen.
     fn update_length(&self, Waiting { order, reply, .. }: &Waiting) -> Option<f64> {
+        if !self.sees(*order) {
+            return None;
+        }
         let base = self.ask.models.get(self.ask.orders[*order].work.base(reply)?)?;
         reply.vector.as_ref().filter(|vector| vector.len() == base.len()).map(|vector| distance(vector, base))
     }
