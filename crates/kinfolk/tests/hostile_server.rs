@@ -243,6 +243,7 @@ impl Machine {
                 phase: Phase::Train,
                 models: vec![(0, Arc::new(Packed::F64(self.params.clone())))],
                 orders,
+                hides: None,
             },
         }
     }

@@ -21,6 +21,7 @@ mod own_clients;
 mod personal;
 mod policy;
 mod privacy;
+mod privacy_elsewhere;
 mod runs;
 mod sealed;
 mod secure;

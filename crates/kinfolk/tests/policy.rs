@@ -80,7 +80,7 @@ impl Machine {
         let models = vec![(0, Arc::new(Packed::F64(vec![model; 4])))];
         let orders = vec![SiteOrder { index: 0, to: Some(to.to_vec()), work, sum: None, seal: None }];
         let stamp = self.stamp + 1;
-        self.message(Request::Work { roll, stamp, phase: Phase::Train, models, orders })
+        self.message(Request::Work { roll, stamp, phase: Phase::Train, models, orders, hides: None })
     }
 
     /// The bytes of the answer of a new process on the machine.

@@ -51,6 +51,10 @@ impl SumOrder {
             Weight::Rows => u64::from(rows),
         }
     }
+
+    pub(crate) fn gather(&self) -> Gather {
+        Gather::Sum { by: self.by, weight: self.weight }
+    }
 }
 
 /// Numbers as multiples of 2^−bits.

@@ -1,9 +1,15 @@
 //! Sums over clients in which noise hides any one of them.
 //!
 //! Each client's part is cut as `privacy/clients.rs` has it, to whole multiples of a unit, and added up in integers; then noise of whole
-//! numbers is added, once, to every number of every slot. What the method gets is computed from that alone: how many clients are
+//! numbers is added to every number of every slot. What the method gets is computed from that alone: how many clients are
 //! in a slot, the sum of their losses, and the weighted sum of their vectors.
+//!
+//! In one process noise is added once. On other machines each adds noise to the sums over its clients before these leave it: all of
+//! it where the server sees them ([`AddedBy::Each`]), a share where they are masked and the server sees the sum over several machines
+//! ([`AddedBy::Together`]). Shares are discrete Gaussians. A sum of these is as private as one discrete Gaussian of the same variance, up to
+//! 10·Σₖ e^(−2π²σ²k/(k+1)) (Kairouz, Liu, Steinke 2021, theorem 1), with σ in units: with σ above 2¹⁸, 0 in double precision.
 
+use super::secure::threshold;
 use crate::aggregate::{By, Sum};
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::server::gather::slots;
@@ -12,7 +18,7 @@ use crate::federation::{Ask, Gather, Slot};
 use crate::models::Precision;
 use crate::num::norm;
 use crate::privacy::clients::ClientPrivacy;
-use crate::privacy::noise::{CUT_OFF, Noise, unit};
+use crate::privacy::noise::{CUT_OFF, Noise, Source, unit};
 
 /// In front of a slot's vector: the clients, and their losses.
 const HEAD: usize = 2;
@@ -22,7 +28,32 @@ struct HiddenSum {
     by: By,
     length: usize,
     unit: f64,
-    cells: Vec<i64>,
+    cells: Vec<i128>,
+}
+
+/// Who adds the noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddedBy {
+    /// Each of so many machines, to sums of its own.
+    Each(usize),
+    /// So many machines, to a sum over all of them: enough by those of them that open a sum, if the others take theirs off again.
+    Together(usize),
+}
+
+impl AddedBy {
+    /// What a machine adds, over the noise of one sum.
+    fn share(self) -> f64 {
+        match self {
+            AddedBy::Each(_) => 1.0,
+            AddedBy::Together(machines) => (threshold(machines) as f64).sqrt().recip(),
+        }
+    }
+
+    /// The noise of the sum over all machines, over that of one sum.
+    fn in_all(self) -> f64 {
+        let (AddedBy::Each(machines) | AddedBy::Together(machines)) = self;
+        self.share() * (machines as f64).sqrt()
+    }
 }
 
 /// Adds up the answers of all clients to the orders of an ask.
@@ -37,35 +68,61 @@ pub(crate) struct Hiding<'a> {
 }
 
 impl<'a> Hiding<'a> {
-    /// An error where answers come one by one, or do not all count alike.
+    /// An error where answers come one by one, or do not all count alike. `gather` says of each order how its answers come.
     pub(crate) fn new(
         ask: &'a Ask,
         models: &'a [Vec<f64>],
         (width, precision): (usize, Precision),
         privacy: ClientPrivacy,
+        gather: impl Fn(usize) -> Gather,
     ) -> Result<Self> {
         let mut orders = Vec::new();
-        for order in &ask.orders {
+        for (place, order) in ask.orders.iter().enumerate() {
+            let gather = gather(place);
             let sends = order.work.sends(width);
             if sends.length + sends.numbers + sends.counts == 0 {
                 orders.push(None);
                 continue;
             }
-            let (Gather::Sum { by, .. }, 1) = (ask.gather, sends.numbers) else {
+            let (Gather::Sum { by, .. }, 1) = (gather, sends.numbers) else {
                 let message =
                     format!("answers to {} are no sums in which single clients could be hidden", order.work.name());
                 return Err(Error::new(ErrorKind::Unsupported, message).hint("leave privacy.level out"));
             };
-            let cells = slots(ask.gather, &order.work).max(1) * (HEAD + sends.length);
+            let cells = slots(gather, &order.work).max(1) * (HEAD + sends.length);
             let unit = unit(privacy.sensitivity(), cells);
             orders.push(Some(HiddenSum { by, length: sends.length, unit, cells: vec![0; cells] }));
         }
         Ok(Self { ask, privacy, precision, models, orders })
     }
 
-    /// Whether anything is released.
-    pub(crate) fn releases(&self) -> bool {
-        self.orders.iter().any(Option::is_some)
+    /// How many sums have been released after this one, of so many before; an error where these are more than are planned.
+    pub(crate) fn spend(&self, spent: u64) -> Result<u64> {
+        let spent = spent + u64::from(self.orders.iter().any(Option::is_some));
+        if spent > self.privacy.releases {
+            let planned = self.privacy.releases;
+            let message = format!("this would be more than the budget pays for: {spent} sums, {planned} are planned");
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(spent)
+    }
+
+    /// How many numbers the sums of each order have: none where nothing is answered.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.orders.iter().map(|order| order.as_ref().map_or(0, |hidden| hidden.cells.len()))
+    }
+
+    /// Adds sums of other clients. They must be of the right lengths.
+    pub(crate) fn merge<'s>(&mut self, sums: impl Iterator<Item = &'s [i128]>) {
+        for (hidden, sums) in self.orders.iter_mut().zip(sums) {
+            let cells = hidden.iter_mut().flat_map(|hidden| &mut hidden.cells);
+            cells.zip(sums).for_each(|(cell, more)| *cell = cell.wrapping_add(*more));
+        }
+    }
+
+    /// The sums of each order.
+    pub(crate) fn into_sums(self) -> Vec<Vec<i128>> {
+        self.orders.into_iter().map(|order| order.map_or_else(Vec::new, |hidden| hidden.cells)).collect()
     }
 
     /// Adds a client's reply. One of another shape is in no sum.
@@ -90,21 +147,34 @@ impl<'a> Hiding<'a> {
         let head = [self.privacy.presence(), self.privacy.of_loss(loss)];
         let parts = head.into_iter().chain(vector.iter().map(|value| share * value));
         // Cut off towards zero: no part becomes longer.
-        block.iter_mut().zip(parts).for_each(|(cell, part)| *cell += (part / *unit) as i64);
+        block.iter_mut().zip(parts).for_each(|(cell, part)| *cell += (part / *unit) as i128);
     }
 
-    /// The noised sums and what is known of each slot, in the order of the orders. `stamp` is the ask's.
-    pub(crate) fn finish(self, stamp: u64) -> Vec<(Vec<Sum>, Vec<Slot>)> {
+    /// Adds noise from this source to all sums.
+    pub(crate) fn add_noise(&mut self, source: Source, by: AddedBy) {
+        for (place, hidden) in self.orders.iter_mut().enumerate() {
+            let Some(HiddenSum { unit, cells, .. }) = hidden else { continue };
+            let deviation = by.share() * self.privacy.noise * self.privacy.sensitivity() * (1.0 + CUT_OFF) / *unit;
+            let mut noise = Noise::new(source.extended(|key| key.number(place as u64)));
+            for cell in cells {
+                *cell += match by {
+                    AddedBy::Each(_) => noise.whole(deviation) as i128,
+                    AddedBy::Together(_) => i128::from(noise.discrete(deviation)),
+                };
+            }
+        }
+    }
+
+    /// The sums, which have noise in them, and what is known of each slot, in the order of the orders.
+    pub(crate) fn open(self, by: AddedBy) -> Vec<(Vec<Sum>, Vec<Slot>)> {
         let Self { ask, privacy, models, orders, .. } = self;
+        let in_all = ClientPrivacy { noise: privacy.noise * by.in_all(), ..privacy };
         let open = |(place, hidden): (usize, Option<HiddenSum>)| {
             let Some(HiddenSum { length, unit, cells, .. }) = hidden else { return (Vec::new(), Vec::new()) };
-            let source = privacy.source.extended(|key| key.word("clients").number(stamp).number(place as u64));
-            let (mut noise, deviation) =
-                (Noise::new(source), privacy.noise * privacy.sensitivity() * (1.0 + CUT_OFF) / unit);
-            let noised: Vec<f64> = cells.iter().map(|&cell| (cell as f64 + noise.whole(deviation)) * unit).collect();
+            let noised: Vec<f64> = cells.iter().map(|&cell| cell as f64 * unit).collect();
             let slot = |(slot, block): (usize, &[f64])| {
                 let (head, update) = block.split_at(HEAD);
-                let Some(count) = privacy.to_count(head[0]) else {
+                let Some(count) = in_all.to_count(head[0]) else {
                     return (Sum::default(), Slot { count: 0, numbers: vec![0.0] });
                 };
                 // Which model a slot's clients began from follows from the order.
@@ -145,11 +215,12 @@ mod tests {
         let then = Then::Train(Plan::steps(1, 0.1));
         ask.order(Recipients::All, Choose { among: vec![0, 1], on: Portion::All, then });
         let models = [vec![0.0, 0.0], vec![1.0, 1.0]];
-        let mut hiding = Hiding::new(&ask, &models, (2, Precision::F64), privacy).unwrap();
+        let mut hiding = Hiding::new(&ask, &models, (2, Precision::F64), privacy, |_| ask.gather).unwrap();
         for &(choice, loss, vector) in replies {
             hiding.take(0, Reply { rows: 5, counts: vec![choice], numbers: vec![loss], vector: Some(vector.to_vec()) });
         }
-        hiding.finish(3).remove(0)
+        hiding.add_noise(privacy.source_of(3), AddedBy::Each(1));
+        hiding.open(AddedBy::Each(1)).remove(0)
     }
 
     #[test]
@@ -177,7 +248,7 @@ mod tests {
                     Ask::new(Phase::Train, Vec::new(), Gather::Sum { by: By::Choice, weight: Weight::Uniform });
                 let then = Then::Train(Plan::steps(1, 0.1));
                 ask.order(Recipients::All, Choose { among: vec![0, 1], on: Portion::All, then });
-                let mut hiding = Hiding::new(&ask, &models, (2, Precision::F64), privacy).unwrap();
+                let mut hiding = Hiding::new(&ask, &models, (2, Precision::F64), privacy, |_| ask.gather).unwrap();
                 hiding.take(
                     0,
                     Reply { rows: 5, counts: vec![choice], numbers: vec![loss], vector: Some(vector.to_vec()) },
@@ -199,5 +270,38 @@ mod tests {
         assert!((mean[0] - 1.5).abs() < 0.1 && mean[0] != 1.5 && first.0[1].count.abs_diff(200) < 25, "{first:?}");
         // The same noise, and one client less.
         assert!((first.0[1].weight - other.0[1].weight - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn shares_of_noise_are_enough_without_those_of_machines_that_take_theirs_off() {
+        // Two thirds of the machines, and one more, add the noise of one sum.
+        let of = |machines: usize| threshold(machines) as f64 * AddedBy::Together(machines).share().powi(2);
+        assert!([3, 4, 10, 64].into_iter().all(|machines| (of(machines) - 1.0).abs() < 1e-12));
+        assert!((AddedBy::Together(10).in_all().powi(2) - 10.0 / 7.0).abs() < 1e-12);
+        assert_eq!((AddedBy::Each(9).share(), AddedBy::Each(9).in_all()), (1.0, 3.0));
+        let mut ask = Ask::new(Phase::Train, Vec::new(), Gather::Sum { by: By::All, weight: Weight::Uniform });
+        let then = Then::Train(Plan::steps(1, 0.1));
+        ask.order(Recipients::All, Choose { among: vec![0], on: Portion::All, then });
+        let models = [vec![0.0; 2000]];
+        let of_machine = |seed: u64, by: AddedBy| {
+            let privacy = privacy(3.0, 1.0);
+            let mut hiding = Hiding::new(&ask, &models, (2000, Precision::F64), privacy, |_| ask.gather).unwrap();
+            let reply = Reply { rows: 5, counts: vec![0], numbers: vec![1.0], vector: Some(vec![0.02; 2000]) };
+            hiding.take(0, reply);
+            hiding.add_noise(Source::Seed(seed), by);
+            hiding
+        };
+        for by in [AddedBy::Together(4), AddedBy::Each(4)] {
+            let mut all = of_machine(0, by);
+            for seed in 1..4 {
+                let more = of_machine(seed, by).into_sums();
+                all.merge(more.iter().map(Vec::as_slice));
+            }
+            let wanted = 3.0 * all.privacy.sensitivity() * by.in_all();
+            let HiddenSum { unit, cells, .. } = all.orders[0].as_ref().unwrap();
+            let of = cells[HEAD..].iter().map(|&cell| (cell as f64 * unit - 4.0 * 0.02).powi(2)).sum::<f64>() / 2000.0;
+            // A standard error is √(2/2000) of a variance.
+            assert!((of / wanted.powi(2) - 1.0).abs() < 0.13, "{by:?}: {of} {wanted}");
+        }
     }
 }

@@ -211,7 +211,7 @@ pub(crate) fn sealed_order(
 impl SealedOrder {
     /// The blocks of its sums, where a model has so many parameters; `None` for work whose answers have no sum.
     pub(crate) fn blocks(&self, work: &Work, width: usize) -> Option<Blocks> {
-        Blocks::of(Gather::Sum { by: self.sum.by, weight: self.sum.weight }, work, width)
+        Blocks::of(self.sum.gather(), work, width)
     }
 }
 

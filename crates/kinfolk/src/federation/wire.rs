@@ -12,13 +12,14 @@ use super::*;
 use crate::data::DataShape;
 use crate::data::schema::{Description, FeaturesDescription, Schema, TargetDescription};
 use crate::models::{self, Blueprint, Packed};
+use crate::privacy::Hidden;
 use crate::settings::{self, Setting, Settings};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) const VERSION: u16 = 15;
+pub(crate) const VERSION: u16 = 16;
 
 /// A message to a machine. It carries everything needed to answer it, so that each may be answered by another process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -149,6 +150,8 @@ pub enum Request {
         models: Vec<(u32, Arc<Packed>)>,
         /// Who does what.
         orders: Vec<SiteOrder>,
+        /// What hides clients, or their rows, in the answers.
+        hides: Option<Hidden>,
     },
     /// Save clients' own models on the machine's disk.
     Keep {
@@ -436,6 +439,7 @@ mod tests {
                 phase: Phase::Train,
                 models: vec![(1, Arc::new(Packed::pack(&[1.0, 0.1], Precision::F32)))],
                 orders: vec![SiteOrder { index: 0, to: Some(vec![1]), work, sum: None, seal: None }],
+                hides: None,
             },
         }
     }

@@ -12,9 +12,10 @@
 //! All terms of a series are taken as positive, so that what is left out of exactness errs to the safe side.
 
 use crate::num::tails::log_normal_tail;
+use serde::{Deserialize, Serialize};
 
 /// A release, with neighbours that differ by one client, or one row, more or less.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Mechanism {
     /// A Gaussian with this standard deviation, as a multiple of the sensitivity, on a Poisson sample with this rate, which
     /// stays secret. With rate 1 everybody takes part.

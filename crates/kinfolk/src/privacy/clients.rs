@@ -9,6 +9,7 @@
 use super::accountant::{Budget, Mechanism};
 use super::noise::Source;
 use super::protection::Neighbours;
+use serde::{Deserialize, Serialize};
 
 /// What being there adds to a sum, over the length to which updates are cut.
 const COUNT: f64 = 0.3;
@@ -18,7 +19,7 @@ const LOSS: f64 = 0.1;
 const STANDS_OUT: f64 = 2.0;
 
 /// How clients are protected.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClientPrivacy {
     /// The length to which a client's update is cut.
     pub clip: f64,
@@ -50,12 +51,18 @@ impl ClientPrivacy {
 
     /// What is released about a client in all, for the accountant.
     pub fn mechanisms(&self) -> Vec<(Mechanism, u64)> {
-        // Another client in one's place may be in the same slot, with the opposite update.
-        let times = match self.neighbours {
-            Neighbours::AddOrRemove => 1.0,
-            Neighbours::Replace => 2.0,
-        };
-        vec![(Mechanism::Gaussian { rate: 1.0, noise: self.noise / times }, self.releases)]
+        vec![(self.release(self.neighbours == Neighbours::Replace), self.releases)]
+    }
+
+    /// A sum with one client more or less, or with another one in its place: that may be in the same slot, with the opposite update. So may
+    /// be a client with one other row.
+    pub(crate) fn release(&self, is_replaced: bool) -> Mechanism {
+        Mechanism::Gaussian { rate: 1.0, noise: if is_replaced { self.noise / 2.0 } else { self.noise } }
+    }
+
+    /// Where the noise of an ask with this stamp comes from.
+    pub(crate) fn source_of(&self, stamp: u64) -> Source {
+        self.source.extended(|key| key.word("clients").number(stamp))
     }
 
     /// The longest that a client's part in a sum can be.

@@ -14,8 +14,14 @@ pub mod noise;
 pub mod protection;
 pub mod rows;
 
+use crate::error::{Error, Result};
 use crate::settings::{Declared, Setting, choices, settings};
+use accountant::Mechanism;
+use clients::ClientPrivacy;
+use noise::Source;
 use protection::Protection;
+use rows::RowPrivacy;
+use serde::{Deserialize, Serialize};
 
 choices! {
     /// What the server learns of clients' answers.
@@ -36,6 +42,56 @@ settings! {
         minimum_machines: usize [2..=64] = 3,
         /// what is hidden behind noise
         protection: Protection,
+    }
+}
+
+/// What hides clients, or their rows, in all that they answer outside of evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Hidden {
+    /// Noise in the answers of every client hides any one of its rows.
+    Rows(RowPrivacy),
+    /// Noise in sums hides any one client.
+    Clients(ClientPrivacy),
+}
+
+impl Hidden {
+    /// What is released of a row, or of a client, in all.
+    pub fn mechanisms(&self) -> Vec<(Mechanism, u64)> {
+        match self {
+            Hidden::Rows(rows) => rows.mechanisms(),
+            Hidden::Clients(clients) => clients.mechanisms(),
+        }
+    }
+
+    /// Where noise comes from.
+    pub fn source(&self) -> Source {
+        match self {
+            Hidden::Rows(rows) => rows.source,
+            Hidden::Clients(clients) => clients.source,
+        }
+    }
+
+    /// The same with noise from elsewhere.
+    pub fn from_source(self, source: Source) -> Self {
+        match self {
+            Hidden::Rows(rows) => Hidden::Rows(RowPrivacy { source, ..rows }),
+            Hidden::Clients(clients) => Hidden::Clients(ClientPrivacy { source, ..clients }),
+        }
+    }
+
+    /// Refuses what hides nothing, or cannot be computed with: it may have been made up by somebody else.
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_length = |length: f64| length > 0.0 && length <= 1e18;
+        let is_sound = match *self {
+            Hidden::Rows(RowPrivacy { clip, rate, noise, choice, loss_cap, .. }) => {
+                let chances = rate > 0.0 && rate <= 1.0 && choice.is_finite() && choice >= 0.0;
+                is_length(clip) && is_length(loss_cap) && is_length(noise) && chances
+            }
+            Hidden::Clients(ClientPrivacy { clip, loss_cap, noise, .. }) => {
+                is_length(clip) && is_length(loss_cap) && is_length(noise)
+            }
+        };
+        if is_sound { Ok(()) } else { Err(Error::federation("noise that hides nothing, or cannot be drawn")) }
     }
 }
 

@@ -10,9 +10,10 @@ use rand::{Rng as _, RngExt};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
 
 /// Where noise comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// From a seed, so that a simulation can be repeated. Who knows the seed takes the noise off: no guarantee.
     Seed(u64),
@@ -71,6 +72,39 @@ impl Noise {
         (deviation * normal).round()
     }
 
+    /// A discrete Gaussian number: a whole one, with probabilities proportional to e^(−x²/2σ²). By rejection from a discrete Laplace
+    /// distribution (Canonne, Kamath, Steinke 2020, algorithm 3), with chances in double precision.
+    pub fn discrete(&mut self, deviation: f64) -> i64 {
+        if deviation <= 0.0 {
+            return 0;
+        }
+        let scale = deviation.floor() as u64 + 1;
+        loop {
+            let within = self.0.random_range(0..scale);
+            if !self.survives(within as f64 / scale as f64) {
+                continue;
+            }
+            let mut size = within;
+            while self.survives(1.0) {
+                size = size.saturating_add(scale);
+            }
+            let is_negative = self.0.random::<bool>();
+            if is_negative && size == 0 {
+                continue;
+            }
+            let beyond = size as f64 - deviation * deviation / scale as f64;
+            if self.survives(beyond * beyond / (2.0 * deviation * deviation)) {
+                let size = i64::try_from(size).unwrap_or(i64::MAX);
+                return if is_negative { -size } else { size };
+            }
+        }
+    }
+
+    /// Whether something with the chance e^(−rate) happens.
+    fn survives(&mut self, rate: f64) -> bool {
+        self.happens((-rate).exp())
+    }
+
     /// Whether something with this chance happens.
     pub fn happens(&mut self, chance: f64) -> bool {
         self.0.random::<f64>() < chance
@@ -124,6 +158,34 @@ mod tests {
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 40_000.0;
         // Standard errors: 1/200, and √(2/40 000).
         assert!((mean - 0.7).abs() < 0.02 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+    }
+
+    #[test]
+    fn discrete_gaussians_have_their_probabilities() {
+        let mut noise = Noise::new(Source::Seed(9));
+        for deviation in [0.4f64, 1.7] {
+            let density = |x: i64| (-(x as f64).powi(2) / (2.0 * deviation * deviation)).exp();
+            let total: f64 = (-60..=60).map(density).sum();
+            let mut counts = [0u32; 7];
+            for _ in 0..40_000 {
+                let drawn = noise.discrete(deviation);
+                if let Some(count) = counts.get_mut((drawn + 3) as usize) {
+                    *count += 1;
+                }
+            }
+            for (x, count) in (-3..=3).zip(counts) {
+                let (found, wanted) = (f64::from(count) / 40_000.0, density(x) / total);
+                assert!(
+                    (found - wanted).abs() < 4.0 * (wanted / 40_000.0).sqrt() + 1e-9,
+                    "{deviation}: {x}: {counts:?}"
+                );
+            }
+        }
+        let drawn: Vec<f64> = (0..20_000).map(|_| noise.discrete(3e9) as f64 / 3e9).collect();
+        let mean = drawn.iter().sum::<f64>() / 20_000.0;
+        let variance = drawn.iter().map(|x| x * x).sum::<f64>() / 20_000.0;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.04, "{mean} {variance}");
+        assert_eq!(noise.discrete(0.0), 0);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use super::clients::ClientPrivacy;
 use super::noise::Source;
 use super::rows::{Exposure, RowPrivacy};
 use crate::settings::{Check, choices, settings};
+use serde::{Deserialize, Serialize};
 
 choices! {
     /// Whose presence is hidden.
     pub enum Level { None = "none", Record = "record", Client = "client" }
     /// How data differ that nobody can tell apart.
+    #[derive(Serialize, Deserialize)]
     pub enum Neighbours { AddOrRemove = "add-or-remove", Replace = "replace" }
     /// Where noise comes from.
     pub enum NoiseFrom { Seed = "seed", System = "system" }

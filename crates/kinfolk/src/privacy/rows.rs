@@ -8,9 +8,10 @@ use super::accountant::{Budget, Mechanism};
 use super::noise::Source;
 use super::protection::Neighbours;
 use crate::error::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
 
 /// What a method does with the rows of every client, at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exposure {
     /// Steps of training.
     pub steps: u64,
@@ -26,7 +27,7 @@ const ROUNDS_OF_A_CHOICE: u64 = 10;
 const SHARE_OF_CHOICES: f64 = 0.2;
 
 /// How a client's rows are protected.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RowPrivacy {
     /// The length to which a row's gradient is cut.
     pub clip: f64,
@@ -47,7 +48,7 @@ pub struct RowPrivacy {
 }
 
 /// What a client has done.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Steps so far.
     steps: u64,
@@ -96,6 +97,16 @@ impl RowPrivacy {
         self.most.choices.div_ceil(ROUNDS_OF_A_CHOICE)
     }
 
+    /// What was released about a row between two moments.
+    pub(crate) fn spent_since(&self, before: &Spent, after: &Spent) -> Vec<(Mechanism, u64)> {
+        let of = |spent: &Spent| {
+            Self { most: Exposure { steps: spent.steps, choices: spent.choices, sums: 0 }, ..*self }.mechanisms()
+        };
+        let more =
+            of(before).into_iter().zip(of(after)).map(|((_, before), (mechanism, after))| (mechanism, after - before));
+        more.filter(|(_, times)| *times > 0).collect()
+    }
+
     /// Steps of a pass over the rows.
     pub fn steps_of_a_pass(rate: f64) -> u64 {
         (1.0 / rate).ceil() as u64
@@ -105,10 +116,11 @@ impl RowPrivacy {
 impl Spent {
     /// Spends on so many steps, or refuses them.
     pub(crate) fn step(&mut self, privacy: &RowPrivacy, steps: u64) -> Result<()> {
-        if self.steps + steps > privacy.most.steps {
-            return Err(beyond(format!("{} steps, {} are planned", self.steps + steps, privacy.most.steps)));
+        let all = self.steps.saturating_add(steps);
+        if all > privacy.most.steps {
+            return Err(beyond(format!("{all} steps, {} are planned", privacy.most.steps)));
         }
-        self.steps += steps;
+        self.steps = all;
         Ok(())
     }
 

@@ -7,6 +7,8 @@ use crate::federation::work::{Evaluate, Respond, Tally, TypedWork};
 use crate::methods::study_discloses;
 use crate::models::Ability;
 use crate::privacy::Disclosure as Sums;
+use crate::privacy::accountant::Budget;
+use crate::privacy::protection::{Level, Protection};
 use crate::report::table::Table;
 use serde::Serialize;
 
@@ -19,6 +21,9 @@ pub struct Disclosures {
     pub seeds: u64,
     /// To whom.
     pub to: &'static str,
+    /// What noise hides in it, where there is some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<String>,
     /// Its parts in the order in which they come.
     pub parts: Vec<Part>,
 }
@@ -123,6 +128,18 @@ fn end(what: &str) -> Part {
     Part { part: "at the end".into(), tells: vec![Row::new(what, SUMS, ONCE, "the notes of the summary")] }
 }
 
+/// What noise hides in what methods are told.
+fn noise(protection: &Protection) -> Option<String> {
+    let Budget { epsilon, delta } = protection.budget()?;
+    let (what, whom) = match protection.level {
+        Level::Client => ("sums for methods have noise in them", "single clients"),
+        _ => ("answers to methods have noise in them", "single rows"),
+    };
+    Some(format!(
+        "{what}, which hides {whom}: ε = {epsilon} at δ = {delta:e} for each method and seed; roll call and evaluation have none"
+    ))
+}
+
 const KEPT: &str = "how many models of clients are kept on the machine, and in which folder there; the models stay";
 
 impl Disclosures {
@@ -165,7 +182,13 @@ impl Disclosures {
         let told = parts[1..].iter_mut().flat_map(|part| &mut part.tells);
         told.for_each(|row| row.of = of.unwrap_or(row.of));
         parts.push(end(KEPT));
-        Self { name: experiment.name().into(), seeds: top.repeat, to, parts }
+        Self {
+            name: experiment.name().into(),
+            seeds: top.repeat,
+            to,
+            noise: noise(&experiment.privacy.protection),
+            parts,
+        }
     }
 
     /// Those of a fit over machines, which is of linear models.
@@ -176,13 +199,14 @@ impl Disclosures {
             Row::of_work::<Evaluate>(Told::Single, "once for each model that may serve it", "errors on held-out rows");
         parts.push(Part { part: "evaluation".into(), tells: vec![scores] });
         parts.push(end("how many clients the model knows that was written there; their own models stay"));
-        Self { name: name.into(), seeds: 1, to: SERVER, parts }
+        Self { name: name.into(), seeds: 1, to: SERVER, noise: None, parts }
     }
 
     /// As a table for every part.
     pub fn show(&self) -> String {
         let seeds = if self.seeds == 1 { String::new() } else { format!(", for each of {} seeds", self.seeds) };
         let mut text = format!("what clients on other machines would tell {}{seeds}:\n", self.to);
+        text.extend(self.noise.iter().map(|noise| format!("{noise}\n")));
         for Part { part, tells } in &self.parts {
             let mut table = Table::new().words(part.as_str()).words("of").words("how often").words("needed for");
             for row in tells {

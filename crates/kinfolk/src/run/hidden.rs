@@ -1,62 +1,38 @@
 //! What hides clients, or their rows: noise for a method's budget, and what a run says of it.
 
 use super::*;
-use crate::privacy::accountant::Mechanism;
-use crate::privacy::clients::ClientPrivacy;
+use crate::privacy::Hidden;
 use crate::privacy::protection::{Level, composed, said_of_clients, said_of_rows};
 use crate::privacy::rows::RowPrivacy;
 use crate::rng::Key;
 
-/// What hides the clients of a method, or their rows.
-pub(super) enum Hidden {
-    Rows(RowPrivacy),
-    Clients(ClientPrivacy),
+/// What hides a method's clients, or their rows, on a seed, where the experiment asks for it.
+pub(super) fn hidden(experiment: &Experiment, entry: &MethodEntry, seed: u64) -> Result<Option<Hidden>> {
+    let protection = &experiment.privacy.protection;
+    let Some(budget) = protection.budget() else { return Ok(None) };
+    let pass = RowPrivacy::steps_of_a_pass(protection.rate);
+    let place = format!("method.{}", entry.label);
+    let exposure =
+        (entry.kind.exposure)(&entry.settings, pass).map_err(|why| Error::settings(format!("{place}: {why}")))?;
+    let own = Key::new(seed).word(&entry.label).word("privacy").seed();
+    let hidden = match protection.level {
+        Level::Client => protection.of_clients(exposure, own).map(Hidden::Clients),
+        _ => protection.of_rows(exposure, own).map(Hidden::Rows),
+    };
+    hidden.map(Some).ok_or_else(|| {
+        let message = format!("{place}: no noise keeps ε = {} in so many rounds", budget.epsilon);
+        Error::settings(message).hint("take fewer rounds and steps, or a larger privacy.epsilon")
+    })
 }
 
-impl Hidden {
-    /// On a seed, where the experiment asks for it.
-    pub(super) fn of(experiment: &Experiment, entry: &MethodEntry, seed: u64) -> Result<Option<Self>> {
-        let protection = &experiment.privacy.protection;
-        let Some(budget) = protection.budget() else { return Ok(None) };
-        let pass = RowPrivacy::steps_of_a_pass(protection.rate);
-        let place = format!("method.{}", entry.label);
-        let exposure =
-            (entry.kind.exposure)(&entry.settings, pass).map_err(|why| Error::settings(format!("{place}: {why}")))?;
-        let own = Key::new(seed).word(&entry.label).word("privacy").seed();
-        let hidden = match protection.level {
-            Level::Client => protection.of_clients(exposure, own).map(Hidden::Clients),
-            _ => protection.of_rows(exposure, own).map(Hidden::Rows),
-        };
-        hidden.map(Some).ok_or_else(|| {
-            let message = format!("{place}: no noise keeps ε = {} in so many rounds", budget.epsilon);
-            Error::settings(message).hint("take fewer rounds and steps, or a larger privacy.epsilon")
-        })
-    }
-
-    fn mechanisms(&self) -> Vec<(Mechanism, u64)> {
-        match self {
-            Hidden::Rows(rows) => rows.mechanisms(),
-            Hidden::Clients(clients) => clients.mechanisms(),
-        }
-    }
-
-    /// Has a method's clients keep it.
-    pub(super) fn keep(&self, federation: &mut dyn Engine) -> Result<()> {
-        match self {
-            Hidden::Rows(rows) => federation.hide_rows(*rows),
-            Hidden::Clients(clients) => federation.hide_clients(*clients),
-        }
-    }
-
-    /// What a run says of it.
-    pub(super) fn note(&self, experiment: &Experiment, entry: &MethodEntry, data: &SeedData) -> String {
-        let (settings, width) = (&experiment.privacy.protection, data.model.layout().len());
-        match self {
-            Hidden::Rows(rows) => said_of_rows(settings, rows, width, &data.rows),
-            Hidden::Clients(clients) => {
-                let clusters = entry.settings.get("clusters").and_then(toml::Value::as_integer).unwrap_or(1).max(1);
-                said_of_clients(settings, clients, (width, data.rows.len()), clusters as usize)
-            }
+/// What a run says of it.
+pub(super) fn note(hidden: &Hidden, experiment: &Experiment, entry: &MethodEntry, data: &SeedData) -> String {
+    let (settings, width) = (&experiment.privacy.protection, data.model.layout().len());
+    match hidden {
+        Hidden::Rows(rows) => said_of_rows(settings, rows, width, &data.rows),
+        Hidden::Clients(clients) => {
+            let clusters = entry.settings.get("clusters").and_then(toml::Value::as_integer).unwrap_or(1).max(1);
+            said_of_clients(settings, clients, (width, data.rows.len()), clusters as usize)
         }
     }
 }
@@ -65,7 +41,7 @@ impl Hidden {
 pub(super) fn note_together(experiment: &Experiment) -> Result<Option<String>> {
     let mut releases = Vec::new();
     for entry in &experiment.methods {
-        let hidden = Hidden::of(experiment, entry, experiment.seeds().start)?;
+        let hidden = hidden(experiment, entry, experiment.seeds().start)?;
         releases.extend(hidden.iter().flat_map(Hidden::mechanisms));
     }
     let seeds = experiment.seeds().count() as u64;

@@ -118,9 +118,9 @@ impl MethodRun<'_> {
         let mut method = data.method(self.entry, self.seed, Some(self.above))?;
         let faults = faults::transforms(&self.experiment.faults, self.seed, &data.population.clients);
         let mut federation = data.engine.afresh(label, faults, stop.clone())?;
-        if let Some(hidden) = hidden::Hidden::of(self.experiment, self.entry, self.seed)? {
-            hidden.keep(&mut *federation)?;
-            let said = hidden.note(self.experiment, self.entry, data);
+        if let Some(hidden) = hidden::hidden(self.experiment, self.entry, self.seed)? {
+            let hidden = federation.hide(hidden)?;
+            let said = hidden::note(&hidden, self.experiment, self.entry, data);
             watch.doing(&said);
             course.protected = Some(said).into_iter().chain(hidden::note_together(self.experiment)?).collect();
         }

@@ -5,10 +5,13 @@
 //! about whatever models a server asks. It would not be enough that any two sums differ by several clients: with three at a time,
 //! {1, 2, 3, x} and {4, 5, 6, x} differ from each other and from {1, …, 6} by four, five and five clients, and together tell x.
 
+use super::policy::Spending;
 use crate::disk::lock::Lock;
 use crate::disk::write_atomically;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::secure::Minimum;
+use crate::privacy::accountant::Mechanism;
+use crate::privacy::protection::composed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +35,9 @@ pub(super) struct Account {
     /// The other machines that were in secure sums with them, and how many clients each has: a group may have such machines in it.
     #[serde(default)]
     machines: BTreeMap<String, u64>,
+    /// What was told of each client with noise, and how often.
+    #[serde(default)]
+    spent: BTreeMap<String, Vec<(Mechanism, u64)>>,
 }
 
 impl Account {
@@ -80,6 +86,28 @@ impl Account {
                 Ok(())
             }
         }
+    }
+
+    /// Takes note of what was told with noise. Returns the largest ε of these clients in all at this δ.
+    pub(super) fn spend(&mut self, spending: &Spending, delta: f64) -> f64 {
+        let mut largest = 0.0f64;
+        for (client, more) in spending {
+            let spent = self.spent.entry(client.clone()).or_default();
+            for (mechanism, times) in more {
+                match spent.iter_mut().find(|(known, _)| known == mechanism) {
+                    Some((_, before)) => *before = before.saturating_add(*times),
+                    None => spent.push((*mechanism, *times)),
+                }
+            }
+        }
+        // Most clients have done the same.
+        let mut known: BTreeMap<String, f64> = BTreeMap::new();
+        for (client, _) in spending {
+            let spent = &self.spent[client];
+            let epsilon = known.entry(format!("{spent:?}")).or_insert_with(|| composed(spent.iter().copied(), delta));
+            largest = largest.max(*epsilon);
+        }
+        largest
     }
 
     /// Counts what is told, in a run if that is named: the most that was told about one of these clients, in the run and ever. An error
@@ -286,6 +314,21 @@ mod tests {
         assert_eq!(account.count(Some("two"), &BTreeMap::from([("b", 1)]), 2), Ok((1, 3)));
         assert_eq!(account.count(Some("three"), &told, 2), Err(2));
         assert_eq!(account.count(None, &BTreeMap::new(), 0), Ok((0, 0)));
+    }
+
+    #[test]
+    fn what_is_told_with_noise_adds_up_for_each_client() {
+        let step = Mechanism::Gaussian { rate: 0.5, noise: 2.0 };
+        let choice = Mechanism::Choice { epsilon: 0.1 };
+        let spend = |account: &mut Account, steps: u64| {
+            account.spend(&vec![("a".into(), vec![(step, steps), (choice, 1)]), ("b".into(), vec![(step, 1)])], 1e-5)
+        };
+        let mut account = Account::default();
+        let first = spend(&mut account, 10);
+        assert_eq!(first, composed([(step, 10), (choice, 1)], 1e-5), "that of the client with more");
+        let mut again: Account = serde_json::from_str(&serde_json::to_string(&account).unwrap()).unwrap();
+        assert_eq!(spend(&mut again, 20), composed([(step, 30), (choice, 2)], 1e-5));
+        assert_eq!(again.spent["b"], [(step, 2)]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Hiding<'_> {
         let RowPrivacy { rate, clip, noise, .. } = *self.privacy;
         let steps = match plan.amount {
             Amount::Steps(steps) => u64::from(steps),
-            Amount::Epochs(epochs) => u64::from(epochs) * RowPrivacy::steps_of_a_pass(rate),
+            Amount::Epochs(epochs) => u64::from(epochs).saturating_mul(RowPrivacy::steps_of_a_pass(rate)),
         };
         self.spent().step(self.privacy, steps)?;
         let hidden = Some(Box::new(HiddenRows { rate, clip, noise, source: self.source }));

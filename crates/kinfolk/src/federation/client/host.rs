@@ -73,9 +73,16 @@ impl Host {
         self.protection = protected.map(|client| (minimum_rows, client.secret())).collect();
     }
 
-    /// Has clients hide single rows in all that they answer outside of evaluation.
-    pub(crate) fn hide_rows(&mut self, privacy: RowPrivacy) {
-        self.hidden = Some((privacy, self.clients.iter().map(|_| Mutex::default()).collect()));
+    /// Has clients hide single rows in all that they answer outside of evaluation. `spent` is what each has done so far; empty: nothing.
+    pub(crate) fn hide_rows(&mut self, privacy: RowPrivacy, mut spent: Vec<Spent>) {
+        spent.resize(self.clients.len(), Spent::default());
+        self.hidden = Some((privacy, spent.into_iter().map(Mutex::new).collect()));
+    }
+
+    /// Has clients hide nothing any more. What each has done while they did.
+    pub(super) fn show_rows(&mut self) -> Vec<Spent> {
+        let spent = self.hidden.take().map_or_else(Vec::new, |(_, spent)| spent);
+        spent.into_iter().map(|spent| spent.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
     }
 
     pub(crate) fn hides_rows(&self) -> bool {

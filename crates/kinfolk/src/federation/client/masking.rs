@@ -7,7 +7,7 @@ use crate::disk::write_privately;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::sealed::{Blocks, SealedSum};
 use crate::federation::secure::keys::Identity;
-use crate::federation::secure::machine::{Opened, Part, Seat};
+use crate::federation::secure::machine::{Opened, Part, Seat, SlotShape};
 use crate::federation::secure::roster::{in_hex, of_hex};
 use crate::federation::secure::{Card, Digest, Seed, Turn, digest_of, random};
 use crate::federation::wire::{SiteMessage, SiteOrder};
@@ -144,6 +144,13 @@ pub(super) fn works(message: &SiteMessage, models: &[(u32, Arc<Packed>)], orders
 pub(super) fn part(sums: Vec<SealedSum>, blocks: &[Blocks]) -> Part {
     let clients = sums.iter().zip(blocks).flat_map(|(sum, blocks)| blocks.clients(sum)).collect();
     let shapes = blocks.iter().flat_map(|blocks| blocks.shapes()).collect();
+    Part { numbers: sums.into_iter().flat_map(|sum| sum.0).collect(), clients, shapes }
+}
+
+/// The same of sums in which noise hides single clients: how many clients are in a slot is hidden with the rest, and all are opened.
+pub(super) fn hidden_part(sums: Vec<SealedSum>) -> Part {
+    let shapes: Vec<SlotShape> = sums.iter().map(|sum| SlotShape { length: sum.0.len(), tells: false }).collect();
+    let clients = vec![0; shapes.len()];
     Part { numbers: sums.into_iter().flat_map(|sum| sum.0).collect(), clients, shapes }
 }
 

@@ -12,6 +12,7 @@ use crate::federation::secure::Seed;
 use crate::federation::secure::machine::{Opened, Seat};
 use crate::federation::wire::{self, RunMark, SiteMessage, SiteOrder};
 use crate::modelfile::plain_name;
+use crate::privacy::rows::Spent;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind::NotFound;
@@ -28,6 +29,8 @@ pub(super) struct Memory {
     /// The newest ask of the session that was answered.
     asked: u64,
     pub(super) clients: Vec<Kept>,
+    /// What each client has done while its rows were hidden; empty where none was.
+    pub(super) spent: Vec<Spent>,
     pub(super) secure: Secure,
 }
 
@@ -107,8 +110,8 @@ impl Memory {
     fn empty(message: &SiteMessage) -> Self {
         let RunMark { name, session, .. } = &message.run;
         let (label, seed) = (message.label.clone(), message.data.seed);
-        let (clients, secure) = (Vec::new(), Secure::default());
-        Self { run: name.clone(), session: *session, label, seed, asked: 0, clients, secure }
+        let (clients, spent, secure) = (Vec::new(), Vec::new(), Secure::default());
+        Self { run: name.clone(), session: *session, label, seed, asked: 0, clients, spent, secure }
     }
 
     /// What is remembered for a message, from what was before. A run that goes on begins at the server's checkpoint.
@@ -179,6 +182,7 @@ impl Memory {
 
     fn is_empty(&self) -> bool {
         self.clients.iter().all(|kept| kept.states.is_empty() && kept.own.is_empty())
+            && self.spent.is_empty()
             && self.secure == Secure::default()
     }
 }
@@ -359,7 +363,11 @@ mod tests {
         let work = |run: &RunMark, stamp: u64| {
             let (roll, phase, models, orders) =
                 (String::new(), crate::federation::Phase::Train, Vec::new(), Vec::new());
-            SiteMessage { request: Request::Work { roll, stamp, phase, models, orders }, ..message(run, "local") }
+            let hides = None;
+            SiteMessage {
+                request: Request::Work { roll, stamp, phase, models, orders, hides },
+                ..message(run, "local")
+            }
         };
         let mut memory = memories.find(&work(&run, 3)).unwrap();
         memory.clients = vec![Kept::of(0, Some(state(3)), None)];

@@ -1,13 +1,17 @@
 //! What may leave a machine, whatever a server asks for: `[node.policy]` in the machine's own file.
 //!
-//! Three things are looked at, in this order: which kinds of work are done at all; whether answers of single clients may leave, or
-//! sums over several alone; how often anything may be told about one client. What was told before is in the `Account`.
+//! Four things are looked at, in this order: which kinds of work are done at all; whether answers of single clients may leave, or
+//! only sums over several; whether noise hides clients, or their rows, as the budget of this machine wants it; how often anything may be told
+//! about one client, and how much of the budget is left. What was told before is in the `Account`.
 
 use super::account::{Account, suffice};
 use crate::error::{Error, Result};
 use crate::federation::secure::roster::{Wanted as WantedOfRoster, of_hex};
 use crate::federation::secure::{Minimum, Seed};
 use crate::federation::work::{Sends, Work};
+use crate::privacy::Hidden;
+use crate::privacy::accountant::Mechanism;
+use crate::privacy::clients::ClientPrivacy;
 use crate::settings::{Check, choices, settings, unknown_name};
 use crate::text::counted;
 use serde::{Deserialize, Serialize};
@@ -17,8 +21,16 @@ use std::collections::{BTreeMap, BTreeSet};
 const SINGLE: &str = "single";
 const SUMS: &str = "sums";
 const DESCRIPTIONS: &str = "descriptions";
+const SCORES: &str = "scores";
+const WORDS: &[&str] = &[SINGLE, SUMS, DESCRIPTIONS, SCORES];
+
+/// What is released about clients with noise, and how often.
+pub(super) type Spending = Vec<(String, Vec<(Mechanism, u64)>)>;
 
 choices! {
+    /// Whom the budget of differential privacy is about.
+    pub enum Protects { Record = "record", Client = "client" }
+
     /// In which form alone sums may leave.
     pub enum Required { Nothing = "nothing", Secure = "secure" }
 }
@@ -26,8 +38,8 @@ choices! {
 settings! {
     /// The keys of `[node.policy]`: what may leave a machine, whatever a server asks for.
     pub struct Policy {
-        /// what may leave: single (what one client answers), sums (over several clients), descriptions (beside sums: what columns are like,
-        /// though it be of few clients)
+        /// what may leave: single (what one client answers), sums (over several clients); beside these descriptions (what columns are like,
+        /// also of few clients, and without noise) and scores (without noise)
         allow: Vec<String> = ["single", "sums"],
         /// secure: of sums, those alone that other machines are in too, and that the server sees in all (privacy.sums of an experiment)
         require: Required = "nothing",
@@ -45,13 +57,24 @@ settings! {
         disclosures_per_run: Option<u64> [0..=i64::MAX],
         /// the same over all runs there will ever be
         disclosures: Option<u64> [0..=i64::MAX],
+        /// the budget of differential privacy: ε of all that is ever told of one row, or one client; what noise does not hide stays here then
+        epsilon: Option<f64> [above 0.0..=1e6],
+        /// δ of this budget
+        delta: f64 [above 0.0..1.0] = 1e-5,
+        /// whom this budget is about: every single row, or every client as a whole
+        protects: Protects = "record",
         /// the folder in which is written what was told (default: kinfolk-account beside the folder of models)
         account: Option<String>,
     }
 
     fn check(&self, check: &mut Check) {
-        for word in self.allow.iter().filter(|word| ![SINGLE, SUMS, DESCRIPTIONS].contains(&word.as_str())) {
-            check.faults.push(unknown_name(&format!("{}.allow", check.place), word, &[SINGLE, SUMS, DESCRIPTIONS]));
+        for word in self.allow.iter().filter(|word| !WORDS.contains(&word.as_str())) {
+            check.faults.push(unknown_name(&format!("{}.allow", check.place), word, WORDS));
+        }
+        if self.epsilon.is_none() {
+            for name in check.changed(&["delta", "protects"]) {
+                check.fault(name, "there is no budget without `epsilon`");
+            }
         }
         for (key, names) in [("work", &self.work), ("refuse", &self.refuse)] {
             for name in names.iter().filter(|name| !Work::NAMES.contains(&name.as_str())) {
@@ -106,6 +129,7 @@ pub(super) struct Release {
 }
 
 /// An order to clients of this machine, as far as a policy is concerned.
+#[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub work: &'a Work,
     pub form: Form,
@@ -135,7 +159,50 @@ impl Policy {
 
     /// Whether it has to be known what was told before.
     pub(super) fn counts(&self) -> bool {
-        !self.allows_single() || self.disclosures.is_some() || self.disclosures_per_run.is_some()
+        let limits = [self.disclosures, self.disclosures_per_run];
+        !self.allows_single() || self.epsilon.is_some() || limits.iter().any(Option::is_some)
+    }
+
+    /// What a client's part in a sum costs of this machine's budget, where noise hides clients.
+    pub(super) fn cost(&self, privacy: &ClientPrivacy) -> Mechanism {
+        privacy.release(self.protects == Protects::Record)
+    }
+
+    /// Refuses what noise does not hide well enough for this machine's budget.
+    pub(super) fn check_noise<'a>(
+        &self,
+        hidden: Option<&Hidden>,
+        mut orders: impl Iterator<Item = Wanted<'a>>,
+    ) -> Result<()> {
+        if let Some(Hidden::Clients(_)) = hidden
+            && let Some(Wanted { work, .. }) =
+                orders.find(|wanted| !matches!(wanted.form, Form::SealedSums | Form::SecureSums))
+        {
+            return Err(Error::federation(format!("{}: clients are hidden in sums alone", work.name())));
+        }
+        let (is_enough, whom) = match (self.protects, hidden) {
+            _ if self.epsilon.is_none() => return Ok(()),
+            (Protects::Record, hidden) => (hidden.is_some(), "rows"),
+            (Protects::Client, hidden) => (matches!(hidden, Some(Hidden::Clients(_))), "clients"),
+        };
+        let may_leave = |work: &Work| !tells(work) || (work.scores() && self.allow.iter().any(|word| word == SCORES));
+        match orders.find(|wanted| !is_enough && !may_leave(wanted.work)) {
+            Some(Wanted { work, .. }) => {
+                refused(format!("{} without noise that hides single {whom}", work.name()), "epsilon")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to tell what columns are like, where there is a budget: noise does not hide it.
+    pub(super) fn check_description(&self, is_telling: bool) -> Result<()> {
+        match self.epsilon.is_some() && is_telling && !self.allows_descriptions() {
+            true => refused(
+                "what columns are like, which no noise hides: want `descriptions` in node.policy.allow".into(),
+                "epsilon",
+            ),
+            false => Ok(()),
+        }
     }
 
     /// Refuses kinds of work that are not done here, and answers in a form that may not leave.
@@ -174,10 +241,15 @@ impl Policy {
         &self,
         account: &Account,
         run: Option<&str>,
-        told: &[Release],
+        (told, spent): (&[Release], &Spending),
         runs: usize,
     ) -> Result<Account> {
         let mut account = account.clone();
+        let epsilon = account.spend(spent, self.delta);
+        if let Some(most) = self.epsilon.filter(|most| epsilon > most * (1.0 + ROUNDING)) {
+            let what = format!("ε = {epsilon:.3} at δ = {:e} over all runs: this machine allows {most}", self.delta);
+            return refused(what, "epsilon");
+        }
         let mut times: BTreeMap<&str, u64> = BTreeMap::new();
         for release in told.iter().filter(|release| !release.clients.is_empty()) {
             if !self.allows_single() && !release.is_description {
@@ -241,6 +313,9 @@ impl Policy {
     }
 }
 
+/// An experiment with the same budget keeps it up to so much.
+const ROUNDING: f64 = 1e-9;
+
 /// Whether anything about a client's rows leaves with the answer to such work.
 pub(super) fn tells(work: &Work) -> bool {
     let Sends { length, numbers, counts, .. } = work.sends(1);
@@ -268,7 +343,7 @@ mod tests {
     }
 
     fn charged(policy: &Policy, account: &Account, clients: &[&str]) -> Result<Account> {
-        policy.charge(account, Some("run"), &[names(clients)], 9)
+        policy.charge(account, Some("run"), (&[names(clients)], &Spending::new()), 9)
     }
 
     #[test]
@@ -309,7 +384,8 @@ mod tests {
         let halves = charged(&sums, &first, &all[..3]).unwrap();
         // One exchanged for another, in this order or in two of one message.
         assert!(refused(&halves, &["a", "b", "d"]).contains("it would tell about"));
-        let two = sums.charge(&first, Some("run"), &[names(&["a", "b", "c"]), names(&["a", "b", "d"])], 9);
+        let both = [names(&["a", "b", "c"]), names(&["a", "b", "d"])];
+        let two = sums.charge(&first, Some("run"), (&both, &Spending::new()), 9);
         assert!(two.unwrap_err().told().contains("with earlier ones"));
         // What is refused costs nothing, and what was told may be told again.
         charged(&sums, &halves, &all).unwrap();
@@ -326,7 +402,8 @@ mod tests {
             others: others.iter().map(|name| (name.to_string(), 1)).collect(),
             is_description: false,
         };
-        let charge = |release: Release| policy.charge(&Account::default(), Some("run"), &[release], 9);
+        let charge =
+            |release: Release| policy.charge(&Account::default(), Some("run"), (&[release], &Spending::new()), 9);
         charge(sum(&["north", "south"])).unwrap();
         let said = charge(sum(&["north"])).unwrap_err().told();
         assert_eq!(said, "a sum over 1 client: this machine wants at least 3 (node.policy.minimum_clients)");

@@ -9,7 +9,7 @@ use super::guard;
 use super::masking;
 use super::memory::{Kept, Memories, Memory};
 use super::node::{Limits, Node, Rows, TableRows};
-use super::policy::{Form, Release, Wanted, tells};
+use super::policy::{Form, Release, Spending, Wanted, tells};
 use crate::compute::threads;
 use crate::data::files::Notation;
 use crate::data::schema::{Description, FeaturesSchema, Schema};
@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::engines::Engine;
 use crate::federation::engines::local::LocalFederation;
 use crate::federation::fixed::{SumOrder, Totals};
+use crate::federation::hidden::AddedBy;
 use crate::federation::sealed::{Blocks, SealedOrder, SealedSum};
 use crate::federation::wire::{
     self, ClientReply, DataOrder, KeptModels, Member, ModelOrder, Request, Roll, SiteMessage, SiteOrder, SiteReply,
@@ -27,9 +28,13 @@ use crate::federation::wire::{
 use crate::federation::{Ask, Gather, Order, Params, Phase, Recipients};
 use crate::modelfile;
 use crate::models::{Packed, Precision};
+use crate::privacy::Hidden;
+use crate::privacy::accountant::Mechanism;
+use crate::privacy::noise;
+use crate::privacy::rows::{RowPrivacy, Spent};
 use crate::settings::{Declared, Settings, finish, number};
 use crate::text::counted;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -254,6 +259,8 @@ struct Told {
     /// The run that it counts for, where there is one: roll calls are before any.
     run: Option<String>,
     releases: Vec<Release>,
+    /// What it spends where noise hides clients, or their rows.
+    spent: Spending,
     /// Whether it is told later, and only looked at now.
     waits: bool,
 }
@@ -354,9 +361,10 @@ impl Site {
         Ok(answer)
     }
 
-    /// Where it is written what was told, if the policy wants to know.
-    fn books(&self) -> Result<Option<Books>> {
-        if !self.node.policy.counts() {
+    /// Where it is written what was told, if the policy wants to know, or a budget is spent. Processes of the run itself have nobody to
+    /// protect from it.
+    fn books(&self, spends: bool) -> Result<Option<Books>> {
+        if !self.node.policy.counts() && (!spends || self.node.is_part_of_run()) {
             return Ok(None);
         }
         let folder = self.node.account.as_deref();
@@ -364,24 +372,26 @@ impl Site {
         Ok(Some(Books::at(folder)))
     }
 
-    /// The answer to a message that was answered before: what was told costs nothing a second time.
+    /// The answer to a message that was answered before: what was told costs nothing a second time, and noise is not drawn again.
     fn repeated(&mut self, message: &[u8]) -> Option<Vec<u8>> {
-        let again = self.books().ok()??.answer_to(message)?;
+        let again = Books::at(self.node.account.as_deref()?).answer_to(message)?;
         self.about = "the same question again, which gets the same answer".into();
         Some(again)
     }
 
     /// Takes note of what an answer tells, before it leaves; an error if it may not.
-    fn settle(&self, message: &[u8], reply: &[u8], Told { run, releases, waits }: Told) -> Result<()> {
-        let Some(books) = self.books()?.filter(|_| !waits && !releases.is_empty()) else { return Ok(()) };
+    fn settle(&self, message: &[u8], reply: &[u8], Told { run, releases, spent, waits }: Told) -> Result<()> {
+        let books = self.books(!spent.is_empty())?;
+        let Some(books) = books.filter(|_| !waits && !releases.is_empty()) else { return Ok(()) };
         let (policy, runs) = (&self.node.policy, self.node.limits.kept);
-        books.settle(message, reply, |account| policy.charge(account, run.as_deref(), &releases, runs))
+        books.settle(message, reply, |account| policy.charge(account, run.as_deref(), (&releases, &spent), runs))
     }
 
-    /// The same before it is computed.
+    /// The same before it is computed, as far as that is known.
     fn check_account(&self, Told { run, releases, .. }: &Told) -> Result<()> {
-        let Some(books) = self.books()? else { return Ok(()) };
-        self.node.policy.charge(&books.read()?, run.as_deref(), releases, self.node.limits.kept).map(drop)
+        let Some(books) = self.books(false)? else { return Ok(()) };
+        let told = (&releases[..], &Spending::new());
+        self.node.policy.charge(&books.read()?, run.as_deref(), told, self.node.limits.kept).map(drop)
     }
 
     /// Turns a panic into an error.
@@ -436,7 +446,8 @@ impl Site {
                 let together = !self.node.policy.allows_single();
                 SiteReply::Roll(prepared.roll_call(moments, together, self.node.name.clone()))
             }
-            Request::Work { roll, stamp, phase, models, orders } if roll == prepared.roll => {
+            Request::Work { roll, stamp, phase, models, orders, hides } if roll == prepared.roll => {
+                let hides = hides.map(|hidden| self.node.hides(hidden, phase)).transpose()?;
                 let ask = prepared.ask(phase, &models, &orders, &limits)?;
                 let works = if turn.is_some() { masking::works(&message, &models, &orders)? } else { Vec::new() };
                 if let Some(turn) = &turn {
@@ -446,17 +457,43 @@ impl Site {
                 // Scoring is repeated after what it scores.
                 let repeated = (phase != Phase::Evaluate).then_some(stamp);
                 memory.recall(&prepared.federation.host, &orders, repeated)?;
-                let reply = prepared.work(stamp, &ask, &orders, &mut self.log)?;
+                let reply = match hides {
+                    Some(Hidden::Clients(privacy)) => {
+                        let by = match &turn {
+                            _ if self.node.is_part_of_run() => None,
+                            Some(turn) => Some(AddedBy::Together(turn.among.len())),
+                            None => Some(AddedBy::Each(1)),
+                        };
+                        let sealed: Vec<SealedOrder> = orders.iter().filter_map(|order| order.seal).collect();
+                        let sums = prepared.federation.hidden_sums(&ask, stamp, (privacy, &sealed), by)?;
+                        told.spent = spent_in_sums(&told.releases, self.node.policy.cost(&privacy));
+                        SiteReply::Sealed(sums)
+                    }
+                    Some(Hidden::Rows(privacy)) => {
+                        let before = std::mem::take(&mut memory.spent);
+                        prepared.federation.host.hide_rows(privacy, before.clone());
+                        let reply = prepared.work(stamp, &ask, &orders, &mut self.log);
+                        memory.spent = prepared.federation.host.show_rows();
+                        told.spent = prepared.spent(&privacy, &before, &memory.spent);
+                        reply?
+                    }
+                    None => prepared.work(stamp, &ask, &orders, &mut self.log)?,
+                };
                 memory.note(&prepared.federation.host, stamp, message.run.checkpoint)?;
+                let are_hidden = matches!(hides, Some(Hidden::Clients(_)));
                 match (turn, reply) {
                     (Some(turn), SiteReply::Sealed(sums)) => {
-                        let part = masking::part(sums, &prepared.blocks(&orders)?);
-                        let note = wire::encode(&std::mem::take(&mut told.releases))?;
+                        let part = match are_hidden {
+                            true => masking::hidden_part(sums),
+                            false => masking::part(sums, &prepared.blocks(&orders)?),
+                        };
+                        let note =
+                            wire::encode(&(std::mem::take(&mut told.releases), std::mem::take(&mut told.spent)))?;
                         SiteReply::Masked(masking::seat(&mut memory.secure, &message)?.mask(turn, part, works, note)?)
                     }
                     (Some(_), _) => return Err(Error::federation("only sums of all that clients answer are masked")),
                     // What the server sees of one machine is not of few clients, whichever slot they are in.
-                    (None, SiteReply::Sealed(sums)) if !self.node.policy.allows_single() => {
+                    (None, SiteReply::Sealed(sums)) if !self.node.policy.allows_single() && !are_hidden => {
                         SiteReply::Sealed(prepared.without_small(sums, &orders, self.node.policy.minimum_clients)?)
                     }
                     (None, reply) => reply,
@@ -529,14 +566,16 @@ impl Site {
             to.as_ref().map_or_else(|| here.iter().map(|client| client.id.clone()).collect(), named)
         };
         let release = |clients| Release { clients, ..Release::default() };
-        let of_orders = |orders: &[SiteOrder], others: Option<Vec<(String, u64)>>| {
+        let of_orders = |orders: &[SiteOrder], others: Option<Vec<(String, u64)>>, hides: &Option<Hidden>| {
             let form = |order: &SiteOrder| match (&order.seal, &order.sum, &others) {
                 (Some(_), _, Some(_)) => Form::SecureSums,
                 (Some(_), _, None) => Form::SealedSums,
                 (None, Some(_), _) => Form::OpenSums,
                 (None, None, _) => Form::Single,
             };
-            self.node.policy.check_forms(orders.iter().map(|order| Wanted { work: &order.work, form: form(order) }))?;
+            let wanted = orders.iter().map(|order| Wanted { work: &order.work, form: form(order) });
+            self.node.policy.check_forms(wanted.clone())?;
+            self.node.policy.check_noise(hides.as_ref(), wanted)?;
             let told = orders.iter().filter(|order| tells(&order.work)).map(|order| release(named(&order.to)));
             let others = others.unwrap_or_default();
             let with = told.map(|release| Release { others: others.clone(), ..release });
@@ -544,22 +583,27 @@ impl Site {
         };
         let run = Some(message.run.name.clone());
         match &message.request {
-            Request::Hello { .. } => {
+            Request::Hello { moments } => {
+                self.node.policy.check_description(*moments || matches!(self.node.rows, Rows::Table(_)))?;
                 let is_description = self.node.policy.allows_descriptions();
                 let releases = vec![Release { is_description, ..release(named(&None)) }];
                 Ok(Told { releases, ..Told::default() })
             }
-            Request::Work { orders, .. } => Ok(Told { run, releases: of_orders(orders, None)?, waits: false }),
+            Request::Work { orders, hides, .. } => {
+                Ok(Told { run, releases: of_orders(orders, None, hides)?, ..Told::default() })
+            }
             Request::Mask { turn, work } => {
-                let Request::Work { orders, .. } = &**work else {
+                let Request::Work { orders, hides, .. } = &**work else {
                     return Err(Error::federation("nothing but work is masked"));
                 };
                 let others = masking::others(masking::seat(&mut memory.secure, message)?, turn)?;
-                Ok(Told { run, releases: of_orders(orders, Some(others))?, waits: true })
+                let releases = of_orders(orders, Some(others), hides)?;
+                Ok(Told { run, releases, waits: true, ..Told::default() })
             }
             Request::Unmask(unmasking) => {
                 let note = masking::seat(&mut memory.secure, message)?.note(unmasking)?;
-                Ok(Told { run, releases: wire::decode(note)?, waits: false })
+                let (releases, spent) = wire::decode(note)?;
+                Ok(Told { run, releases, spent, waits: false })
             }
             _ => Ok(Told::default()),
         }
@@ -600,14 +644,19 @@ impl Site {
             Request::Hello { .. } => {
                 format!("tells their names and rows, and of {of} means, deviations and words of columns")
             }
-            Request::Work { orders, .. } => {
+            Request::Work { orders, hides, .. } => {
+                let noise = match hides {
+                    Some(Hidden::Rows(_)) => ", with noise that hides single rows",
+                    Some(Hidden::Clients(_)) => ", with noise that hides single clients",
+                    None => "",
+                };
                 let told = orders.iter().filter(|order| tells(&order.work)).map(|order| {
                     let form = match (&order.seal, &order.sum) {
                         (Some(_), _) => "in sums alone",
                         (None, Some(_)) => "in sums, but for losses and choices",
                         (None, None) => "of each client",
                     };
-                    format!("{form}: {}", order.work.tells())
+                    format!("{form}{noise}: {}", order.work.tells())
                 });
                 let told: BTreeSet<String> = told.collect();
                 if told.is_empty() {
@@ -632,7 +681,7 @@ impl Site {
         }
         let limits = self.node.limits;
         let mut here = self.pool.install(|| self.node.load(&message.data))?;
-        if let Some(books) = self.books()? {
+        if let Some(books) = self.books(false)? {
             here.have_wait(&self.node, &books)?;
         }
         self.log.append(&mut here.log);
@@ -666,7 +715,43 @@ impl Site {
     }
 }
 
+impl Node {
+    /// How clients, or their rows, are hidden in answers that a server wants: by noise that nobody else knows, unless this is a process
+    /// of the run itself.
+    fn hides(&self, hidden: Hidden, phase: Phase) -> Result<Hidden> {
+        hidden.check()?;
+        if phase == Phase::Evaluate {
+            return Err(Error::federation("scores are not hidden behind noise"));
+        }
+        if let Hidden::Rows(rows) = &hidden {
+            Limits::check("noised steps", rows.most.steps as f64, "steps", self.limits.steps)?;
+        }
+        Ok(if self.is_part_of_run() { hidden } else { hidden.from_source(noise::Source::System) })
+    }
+}
+
+/// What clients spend that are in these sums, each of which costs so much.
+fn spent_in_sums(releases: &[Release], cost: Mechanism) -> Spending {
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    for client in releases.iter().flat_map(|release| &release.clients) {
+        *times.entry(client).or_default() += 1;
+    }
+    times.into_iter().map(|(client, times)| (client.to_string(), vec![(cost, times)])).collect()
+}
+
 impl Prepared {
+    /// What each client has spent on its rows between two moments.
+    fn spent(&self, privacy: &RowPrivacy, before: &[Spent], after: &[Spent]) -> Spending {
+        let mut spending = Spending::new();
+        for (place, (client, after)) in self.federation.host.clients().iter().zip(after).enumerate() {
+            let spent = privacy.spent_since(before.get(place).unwrap_or(&Spent::default()), after);
+            if !spent.is_empty() {
+                spending.push((client.id.clone(), spent));
+            }
+        }
+        spending
+    }
+
     /// Writes the clients' own models with these stamps into the machine's folder.
     fn keep(
         &self,

@@ -4,7 +4,7 @@ use super::*;
 use crate::compute::{Backend, Batch, Computed, Cpu, Job, Sums};
 use crate::federation::client::host::Host;
 use crate::federation::fixed::{SumOrder, Summation, Summed};
-use crate::federation::hidden::Hiding;
+use crate::federation::hidden::{AddedBy, Hiding};
 use crate::federation::sealed::{SealedOrder, SealedSum, Sealing};
 use crate::federation::secure::Minimum;
 use crate::federation::server::gather::{Addition, is_suspect, longest};
@@ -13,8 +13,8 @@ use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Gather, Order, OrderIndex, Phase};
 use crate::memory::check_room;
 use crate::models::{Reduced, Step, Summing, Worker};
+use crate::privacy::Hidden;
 use crate::privacy::clients::ClientPrivacy;
-use crate::privacy::rows::RowPrivacy;
 use crate::training::Then;
 use std::ops::Range;
 
@@ -235,14 +235,27 @@ impl LocalFederation {
         let model = self.host.model()?.clone();
         let mut exchange = self.server.open(ask, &self.infos, self.rows(), &*model)?;
         let Exchange { index, absences, models, gatherer, .. } = &mut exchange;
-        let mut hiding = Hiding::new(ask, models, (model.layout().len(), model.precision()), privacy)?;
-        if hiding.releases() && spent >= privacy.releases {
-            let message =
-                format!("this would be more than the budget pays for: {} sums, {spent} are planned", spent + 1);
-            return Err(Error::new(ErrorKind::Unsupported, message));
+        let size = (model.layout().len(), model.precision());
+        let mut hiding = Hiding::new(ask, models, size, privacy, |_| ask.gather)?;
+        self.hidden = Some((privacy, hiding.spend(spent)?));
+        let stamp = self.server.asked;
+        self.hide_in((ask, stamp), models, (index, absences), &mut hiding)?;
+        hiding.add_noise(privacy.source_of(stamp), AddedBy::Each(1));
+        for (order, sums) in hiding.open(AddedBy::Each(1)).into_iter().enumerate() {
+            gatherer.take_hidden(order, sums);
         }
-        self.hidden = Some((privacy, spent + u64::from(hiding.releases())));
-        let (rows, stamp) = (self.rows(), self.server.asked);
+        Ok(self.server.close(exchange))
+    }
+
+    /// Adds what clients answer to sums that hide them.
+    fn hide_in(
+        &mut self,
+        (ask, stamp): (&Ask, u64),
+        models: &[Vec<f64>],
+        (index, absences): (&OrderIndex, &[Option<Absence>]),
+        hiding: &mut Hiding,
+    ) -> Result<()> {
+        let rows = self.rows();
         let Self { host, server, infos, stop, .. } = self;
         let left = Self::compute(host, stop, (ask, models, absences), None, &mut |order, computed| {
             if let Computed::Single(client, found) = computed {
@@ -253,11 +266,31 @@ impl LocalFederation {
         })?;
         self.answer((ask, stamp, true), models, (index, absences, &left), |order, _, reply| {
             reply.into_iter().for_each(|reply| hiding.take(order, reply));
-        })?;
-        for (order, sums) in hiding.finish(stamp).into_iter().enumerate() {
-            gatherer.take_hidden(order, sums);
+        })
+    }
+
+    /// The sums of all that a machine's clients answer to an ask with this stamp, by order: each client's part is cut, and `noise` is
+    /// added by somebody, if anybody.
+    pub(in crate::federation) fn hidden_sums(
+        &mut self,
+        ask: &Ask,
+        stamp: u64,
+        (privacy, orders): (ClientPrivacy, &[SealedOrder]),
+        noise: Option<AddedBy>,
+    ) -> Result<Vec<SealedSum>> {
+        let (count, model) = (self.infos.len(), self.host.model()?.clone());
+        ask.check(count)?;
+        ask.suits(&*model)?;
+        if orders.len() != ask.orders.len() {
+            return Err(Error::federation("sums of some orders only, want all of them"));
         }
-        Ok(self.server.close(exchange))
+        let (index, absences) = (OrderIndex::of(ask, count), vec![None; count]);
+        let models: Vec<Vec<f64>> = ask.models.iter().map(|model| model.to_vec()).collect();
+        let size = (model.layout().len(), model.precision());
+        let mut hiding = Hiding::new(ask, &models, size, privacy, |order| orders[order].sum.gather())?;
+        self.hide_in((ask, stamp), &models, (&index, &absences), &mut hiding)?;
+        noise.into_iter().for_each(|by| hiding.add_noise(privacy.source_of(stamp), by));
+        Ok(hiding.into_sums().into_iter().map(SealedSum).collect())
     }
 
     /// The replies of a machine's clients to an ask with this stamp, and the sums of those orders that have some. A client
@@ -415,14 +448,12 @@ impl Engine for LocalFederation {
         }))
     }
 
-    fn hide_rows(&mut self, privacy: RowPrivacy) -> Result<()> {
-        self.host.hide_rows(privacy);
-        Ok(())
-    }
-
-    fn hide_clients(&mut self, privacy: ClientPrivacy) -> Result<()> {
-        self.hidden = Some((privacy, 0));
-        Ok(())
+    fn hide(&mut self, hidden: Hidden) -> Result<Hidden> {
+        match hidden {
+            Hidden::Rows(privacy) => self.host.hide_rows(privacy, Vec::new()),
+            Hidden::Clients(privacy) => self.hidden = Some((privacy, 0)),
+        }
+        Ok(hidden)
     }
 
     /// What is spent is counted once: a run that hides clients or their rows does not go on from a checkpoint.

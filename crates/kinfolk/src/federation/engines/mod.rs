@@ -13,8 +13,7 @@ use crate::federation::server::ledger::Ledger;
 use crate::federation::server::meter::Meter;
 use crate::federation::transforms::Transforms;
 use crate::models::{Blueprint, Model};
-use crate::privacy::clients::ClientPrivacy;
-use crate::privacy::rows::RowPrivacy;
+use crate::privacy::Hidden;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,19 +36,8 @@ pub trait Engine: Federation {
     /// with an error of kind `Stopped`.
     fn afresh(&self, label: &str, transforms: Transforms, stop: Arc<AtomicBool>) -> Result<Box<dyn Engine>>;
 
-    /// Has clients hide single rows in all that they answer outside of evaluation.
-    fn hide_rows(&mut self, _: RowPrivacy) -> Result<()> {
-        let message = "privacy.level: clients on other machines do not hide single rows yet";
-        Err(Error::new(ErrorKind::Unsupported, message)
-            .hint("leave it out; machines can tell sums alone, with privacy.sums"))
-    }
-
-    /// Has noise hide single clients in the sums of all asks outside of evaluation.
-    fn hide_clients(&mut self, _: ClientPrivacy) -> Result<()> {
-        let message = "privacy.level: clients on other machines are not hidden in sums yet";
-        Err(Error::new(ErrorKind::Unsupported, message)
-            .hint("leave it out; machines can tell sums alone, with privacy.sums"))
-    }
+    /// Hides clients, or their rows, in the answers to all asks outside of evaluation. Returns how: noise may come from elsewhere.
+    fn hide(&mut self, hidden: Hidden) -> Result<Hidden>;
 
     /// For a checkpoint; `None` where the clients' state is out of reach.
     fn state(&self) -> Result<Option<FederationState>> {

@@ -9,6 +9,7 @@
 //! machine has kept the states of that moment. Where machines are processes of the run itself, which end with it, the
 //! checkpoint has the states in it.
 
+mod hidden;
 mod secure;
 
 use super::*;
@@ -16,7 +17,7 @@ use crate::data::schema::sorted;
 use crate::data::{DataShape, Features, Population, Shard, Targets};
 pub use crate::federation::fixed::Totals;
 use crate::federation::fixed::{SumOrder, Summed};
-use crate::federation::sealed::SealedSum;
+use crate::federation::sealed::{SealedOrder, SealedSum};
 use crate::federation::server::gather::{Addition, Gatherer};
 use crate::federation::server::ledger::few_of;
 use crate::federation::server::rolls::{Admitted, MOST_MEMBERS, Rolls, admit};
@@ -28,6 +29,7 @@ use crate::federation::wire::{
 use crate::federation::work::Reply;
 use crate::federation::{Absence, Answers, Ask, ClientInfo, Phase};
 use crate::models::Packed;
+use crate::privacy::noise::Source;
 use crate::text::counted;
 use secure::SecureSums;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -170,6 +172,16 @@ impl Shared {
         errands
     }
 
+    /// The part of every machine in an ask of which only sums leave it, by the machine's place.
+    fn sealed_errands(&self, ask: &Ask, absences: &[Option<Absence>], sealed: &[SealedOrder]) -> Errands<'_> {
+        let mut errands = self.errands(ask, absences, &vec![None; ask.orders.len()], 1);
+        for order in errands.iter_mut().flat_map(|(_, orders)| orders) {
+            order.seal = Some(sealed[order.index as usize]);
+        }
+        let place = |machine: &Machine| self.machines.iter().position(|it| it.number == machine.number);
+        errands.into_iter().filter_map(|(machine, orders)| Some((place(machine)?, (machine, orders)))).collect()
+    }
+
     /// Delivers messages; the reply of each machine, or why there is none.
     fn exchange(&self, messages: Vec<(u64, Vec<u8>)>, kind: MessageKind) -> Result<Exchanged<'_>> {
         Ok(self.exchange_and_add(messages, kind)?.0)
@@ -209,7 +221,12 @@ pub struct RemoteFederation {
     /// Where clients' own models are saved, or why not.
     kept: Vec<String>,
     secure: SecureSums,
+    /// What hides clients, or their rows, and in how many sums the clients have been.
+    hidden: Option<(Hidden, u64)>,
 }
+
+/// The part of each machine in an ask, by the machine's place.
+type Errands<'m> = BTreeMap<usize, (&'m Machine, Vec<SiteOrder>)>;
 
 /// What every client remembers, and what is saved by those that are the user's own code.
 type Remembered = (Vec<Option<State>>, Vec<Vec<u8>>);
@@ -365,6 +382,7 @@ impl RemoteFederation {
             lost: BTreeMap::new(),
             kept: Vec::new(),
             secure: SecureSums::default(),
+            hidden: None,
         }
     }
 
@@ -470,12 +488,10 @@ impl RemoteFederation {
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
         let sealed = exchange.gatherer.seal()?;
-        let mut errands = shared.errands(ask, &exchange.absences, &vec![None; ask.orders.len()], 1);
-        for order in errands.iter_mut().flat_map(|(_, orders)| orders) {
-            order.seal = Some(sealed[order.index as usize]);
-        }
-        let to: Vec<Vec<(usize, Vec<u32>)>> = errands.iter().map(|(machine, orders)| machine.places(orders)).collect();
-        let exchanged = self.deliver(ask, &shared, errands)?;
+        let errands = shared.sealed_errands(ask, &exchange.absences, &sealed);
+        let to: Vec<Vec<(usize, Vec<u32>)>> =
+            errands.values().map(|(machine, orders)| machine.places(orders)).collect();
+        let exchanged = self.deliver(ask, &shared, errands.into_values())?;
         for ((machine, reply), to) in exchanged.into_iter().zip(to) {
             let fault = match reply {
                 Ok(SiteReply::Sealed(sums)) if sums.len() == to.len() => {
@@ -495,13 +511,18 @@ impl RemoteFederation {
                 }
                 other => unwanted(other),
             };
-            for (order, clients) in &to {
-                exchange.sent[*order] -= clients.len();
-                clients.iter().for_each(|&client| exchange.gatherer.missing(client, Absence::Silent));
-            }
-            self.lose_clients(machine, &fault, to.into_iter().flat_map(|(_, clients)| clients));
+            self.lose_part(machine, &fault, to, &mut exchange);
         }
         Ok(self.server.close(exchange))
+    }
+
+    /// Counts the clients of a machine's part in an ask as missing.
+    fn lose_part(&mut self, machine: &Machine, why: &str, part: Vec<(usize, Vec<u32>)>, exchange: &mut Exchange) {
+        for (order, clients) in &part {
+            exchange.sent[*order] -= clients.len();
+            clients.iter().for_each(|&client| exchange.gatherer.missing(client, Absence::Silent));
+        }
+        self.lose_clients(machine, why, part.into_iter().flat_map(|(_, clients)| clients));
     }
 
     /// Delivers each machine's part of an ask; the replies in the same order.
@@ -509,13 +530,13 @@ impl RemoteFederation {
         &self,
         ask: &Ask,
         shared: &'m Shared,
-        errands: Vec<(&'m Machine, Vec<SiteOrder>)>,
+        errands: impl Iterator<Item = (&'m Machine, Vec<SiteOrder>)>,
     ) -> Result<Exchanged<'m>> {
         let packed = self.pack(ask)?;
         let message = |(machine, orders): (&Machine, Vec<SiteOrder>)| {
             Ok((machine.number, self.message(ask, &packed, machine, orders)?))
         };
-        shared.exchange(errands.into_iter().map(message).collect::<Result<_>>()?, kind_of(ask))
+        shared.exchange(errands.map(message).collect::<Result<_>>()?, kind_of(ask))
     }
 
     /// The models of an ask as they travel.
@@ -537,7 +558,13 @@ impl RemoteFederation {
         let needed: BTreeSet<usize> = orders.iter().flat_map(|order| order.work.needs().models.into_owned()).collect();
         let models = needed.into_iter().map(|index| (index as u32, packed[index].clone())).collect();
         let (roll, stamp) = (machine.roll.clone(), self.server.asked);
-        Request::Work { roll, stamp, phase: ask.phase, models, orders }
+        let hides = self.hidden_in(ask);
+        Request::Work { roll, stamp, phase: ask.phase, models, orders, hides }
+    }
+
+    /// What is hidden in the answers to an ask.
+    fn hidden_in(&self, ask: &Ask) -> Option<Hidden> {
+        self.hidden.filter(|_| ask.phase != Phase::Evaluate).map(|(hidden, _)| hidden)
     }
 
     fn encode(&self, request: Request) -> Result<Vec<u8>> {
@@ -728,6 +755,9 @@ impl Federation for RemoteFederation {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Stopped, "stopped"));
         }
+        if let Some(Hidden::Clients(privacy)) = self.hidden_in(ask) {
+            return self.ask_for_hidden_sums(ask, privacy);
+        }
         match self.server.addition {
             Addition::Sealed => return self.ask_for_sums(ask),
             Addition::Secure(minimum) => return self.ask_for_secure_sums(ask, minimum),
@@ -825,7 +855,22 @@ impl Engine for RemoteFederation {
         Ok(Box::new(Self { label: label.into(), schema, model, stop, server, ..Self::new(self.shared.clone()) }))
     }
 
+    /// Over other machines, noise comes from their operating systems: the server could take off what follows from a seed.
+    fn hide(&mut self, hidden: Hidden) -> Result<Hidden> {
+        if matches!(hidden, Hidden::Clients(_)) && !self.is_sealed() {
+            let message = "privacy.sums: \"open\" tells losses and choices of single clients, which privacy.level = \"client\" hides";
+            return Err(Error::new(ErrorKind::Settings, message).hint("set privacy.sums = \"secure\", or \"sealed\""));
+        }
+        let hidden = if self.shared.holds_states { hidden } else { hidden.from_source(Source::System) };
+        self.hidden = Some((hidden, 0));
+        Ok(hidden)
+    }
+
+    /// What is spent is counted once: a run that hides clients or their rows does not go on from a checkpoint.
     fn state(&self) -> Result<Option<FederationState>> {
+        if self.hidden.is_some() {
+            return Ok(None);
+        }
         let Server { asked, meter, ledger, .. } = &self.server;
         let elsewhere = RemoteState { run: self.run.clone(), lost: self.lost.clone() };
         let (states, own) = if self.shared.holds_states { self.fetch_states()? } else { Default::default() };
@@ -938,7 +983,7 @@ impl Engine for RemoteFederation {
         };
         let absent = self.shared.absent.iter().cloned().chain(self.server.transforms.notes(infos.len()));
         let lost = absent.chain(self.lost.iter().map(note)).chain(self.server.ledger.notes(infos));
-        lost.chain(self.secure_notes()).chain(self.kept.iter().cloned()).collect()
+        lost.chain(self.hidden_note()).chain(self.secure_notes()).chain(self.kept.iter().cloned()).collect()
     }
 }
 

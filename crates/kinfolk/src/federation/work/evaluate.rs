@@ -283,4 +283,8 @@ impl Kind for Evaluate {
         let mean = score.loss / f64::from(score.rows.max(1));
         reply::best(&losses).into_iter().chain([mean]).reduce(reply::larger)
     }
+
+    fn scores(&self) -> bool {
+        true
+    }
 }

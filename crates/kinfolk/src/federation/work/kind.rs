@@ -66,6 +66,11 @@ pub trait Kind: Debug + Send + Sync {
         false
     }
 
+    /// Whether it tells how well models do, and nothing else.
+    fn scores(&self) -> bool {
+        false
+    }
+
     /// Whether the choice is part of the answer.
     fn tells_choice(&self) -> bool {
         false

@@ -219,6 +219,10 @@ impl Kind for ScoreMixtures {
     fn loss(&self, _: &Reply) -> Option<f64> {
         None
     }
+
+    fn scores(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

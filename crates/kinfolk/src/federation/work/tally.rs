@@ -62,4 +62,8 @@ impl Kind for Tally {
     fn implausible(&self, reply: &Reply, _: f64) -> Option<String> {
         reply.vector.iter().flatten().any(|&count| count < 0.0).then(|| "a count below 0".into())
     }
+
+    fn scores(&self) -> bool {
+        true
+    }
 }

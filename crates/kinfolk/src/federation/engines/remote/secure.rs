@@ -67,9 +67,6 @@ impl Meeting {
     }
 }
 
-/// The part of a machine in an ask, by the machine's place among all.
-type Errands<'m> = BTreeMap<usize, (&'m Machine, Vec<SiteOrder>)>;
-
 /// The machines that a sum is over, by their places among all, and what each slot has.
 type Opened = (BTreeSet<usize>, Vec<Total>);
 
@@ -86,13 +83,7 @@ impl RemoteFederation {
         let (shared, model) = (self.shared.clone(), self.model()?.clone());
         let mut exchange = self.server.open(ask, &shared.infos, shared.rows(), &*model)?;
         let sealed = exchange.gatherer.seal()?;
-        let mut errands = shared.errands(ask, &exchange.absences, &vec![None; ask.orders.len()], 1);
-        for order in errands.iter_mut().flat_map(|(_, orders)| orders) {
-            order.seal = Some(sealed[order.index as usize]);
-        }
-        let place = |machine: &Machine| shared.machines.iter().position(|it| it.number == machine.number);
-        let errands: Errands =
-            errands.into_iter().filter_map(|(machine, orders)| Some((place(machine)?, (machine, orders)))).collect();
+        let errands = shared.sealed_errands(ask, &exchange.absences, &sealed);
         let mut left: BTreeSet<usize> = errands.keys().copied().collect();
         let blocks: Vec<Blocks> = (0..ask.orders.len()).map(|order| exchange.gatherer.blocks(order)).collect();
         let shapes: Vec<SlotShape> = blocks.iter().flat_map(|blocks| blocks.shapes()).collect();
@@ -121,21 +112,25 @@ impl RemoteFederation {
             }
             Err(why) => why_none = why,
         }
-        for (machine, orders) in left.iter().filter_map(|place| errands.get(place)) {
-            let fault = self.secure.faults.get(&machine.number).unwrap_or(&why_none).clone();
-            let mut lost = Vec::new();
-            for (order, clients) in machine.places(orders) {
-                exchange.sent[order] -= clients.len();
-                clients.iter().for_each(|&client| exchange.gatherer.missing(client, Absence::Silent));
-                lost.extend(clients);
-            }
-            self.lose_clients(machine, &fault, lost.into_iter());
-        }
+        self.lose_those(left.iter().filter_map(|place| errands.get(place)), &why_none, &mut exchange);
         Ok(self.server.close(exchange))
     }
 
+    /// Counts the clients of machines that are in no sum as missing: by the machine's own fault, or else because of this.
+    pub(super) fn lose_those<'m>(
+        &mut self,
+        machines: impl Iterator<Item = &'m (&'m Machine, Vec<SiteOrder>)>,
+        why: &str,
+        exchange: &mut Exchange,
+    ) {
+        for (machine, orders) in machines {
+            let why = self.secure.faults.get(&machine.number).map_or(why, String::as_str).to_string();
+            self.lose_part(machine, &why, machine.places(orders), exchange);
+        }
+    }
+
     /// The sum over as many machines as there are, and which these were; or why there is none.
-    fn total(
+    pub(super) fn total(
         &mut self,
         ask: &Ask,
         (shared, errands, sealed): (&Arc<Shared>, &Errands, &[SealedOrder]),
