@@ -207,7 +207,7 @@ class FamilyEstimator(BaseEstimator):
 
     @property
     def effects_(self) -> Table:
-        """Of networks, by how much the prediction changes with each column in the mean, and how much that differs between rows."""
+        """Of networks, by how much the prediction changes with each column on average, and how much that differs between rows."""
         if isinstance(self._fitted(), Fitted):
             raise AttributeError("effects_: these are of networks; coef_ has the coefficients of linear models")
         return self._table("effects.csv")

@@ -121,7 +121,7 @@ class FamilyMixture(DensityMixin, FamilyEstimator):
         return self._predict(X, clients)[:, -1] > 0
 
     def score(self, X: Any, y: Any = None, clients: Any = None) -> float:
-        """The log density of rows in the mean."""
+        """The mean log density of rows."""
         return float(np.mean(self.score_samples(X, clients)))
 
     def predict_table(self, X: Any, clients: Any = None) -> Table:

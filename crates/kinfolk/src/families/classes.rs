@@ -294,7 +294,7 @@ impl Reliability {
         self.bins.chunks_exact(5).enumerate().filter_map(step).collect()
     }
 
-    /// How far probabilities are from how often they came true, in the mean over predictions: the expected calibration error.
+    /// How far probabilities are from how often they came true, averaged over predictions: the expected calibration error.
     pub fn calibration_error(&self) -> Option<f64> {
         let (steps, total) = (self.steps(), self.bins.iter().flatten().sum::<u64>());
         let sum: f64 = steps.iter().map(|(said, came, count)| (said - came).abs() * *count as f64).sum();

@@ -225,7 +225,7 @@ impl Trials {
         // A fold is left out where the others have too few rows.
         let fits: Vec<_> =
             working.tests().filter_map(|test| Some((test, fit(working, Some(test), recipe).ok()?))).collect();
-        // One strength of ridge for everybody: the best in the mean over clients.
+        // One strength of ridge for everybody: the best averaged over clients.
         let cost = |strength: f64| {
             let of = |alone: &mut Alone, client: usize| {
                 let (mut sum, mut rows) = (0.0, 0.0);
@@ -280,7 +280,7 @@ impl Trials {
         (0..working.clients).into_par_iter().map(client).collect()
     }
 
-    /// The non-negative weights with sum 1 by which the four models together have the smallest error in the mean over clients.
+    /// The non-negative weights with sum 1 by which the four models together have the smallest error averaged over clients.
     /// Without any fold, the personal model.
     pub(crate) fn stack(&self, working: &Working) -> [f64; 4] {
         if self.folds.is_empty() {

@@ -141,7 +141,7 @@ pub struct Learned {
     /// How new clients' own models are made; without, they have none.
     #[serde(default)]
     pub alone: Option<AloneModels>,
-    /// Cross-validated losses of the four models, and of what serves clients, in the mean over clients: mean squared errors, or log losses.
+    /// Cross-validated losses of the four models, and of what serves clients, averaged over clients: mean squared errors, or log losses.
     pub errors: [f64; 5],
     /// Every client.
     pub clients: Vec<LearnedClient>,
@@ -570,7 +570,7 @@ impl Best<'_> {
 }
 
 impl Trial {
-    /// Whether its errors are smaller in the mean over clients, by more than one standard error over clients, and one over folds: of few
+    /// Whether its errors are smaller averaged over clients, by more than one standard error over clients, and one over folds: of few
     /// clients, the first says little.
     fn is_better_than(&self, other: &Self) -> bool {
         let (mut clients, mut folds): (Vec<f64>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());

@@ -41,7 +41,7 @@ fn difference(learned: &Learned) -> String {
         }
         Some(p) if p <= 0.05 => {
             format!(
-                "Clients differ ({}): {share} of what one model for everybody leaves unexplained lies between them.",
+                "Clients differ ({}): {share} of the variance that a common model leaves unexplained lies between clients.",
                 p_value(p)
             )
         }
@@ -63,7 +63,7 @@ fn families(learned: &Learned) -> String {
         if let Some(stability) = &learned.search.stability {
             let Stability { agreement, compared, expected, .. } = stability;
             sentence.push_str(&format!(
-                " Found again in resamples of the clients, they agree with an adjusted Rand index of {agreement:.2}"
+                " When clients are resampled, the families found agree with these with an adjusted Rand index of {agreement:.2}"
             ));
             if compared < expected {
                 sentence.push_str(&format!(", less than such families would ({expected:.2})"));
@@ -95,7 +95,7 @@ fn model(learned: &Learned) -> String {
         (false, true) => ", with curves of each client's own",
     };
     let on = if learned.families.len() > 1 { "their family" } else { "the centre of all clients" };
-    format!("Personal models lean on {on} with {structure}{curves}.")
+    format!("Personal models are shrunk towards {on}, with {structure}{curves}.")
 }
 
 fn interactions(learned: &Learned) -> Option<String> {
@@ -119,7 +119,7 @@ fn service(learned: &Learned) -> String {
     let alone = learned.clients.iter().filter(|client| client.own_choice() == Some(Rung::Alone)).count();
     let mut sentence = match &parts[..] {
         [one] => format!("Every client is served by {one}"),
-        _ => format!("Every client is served by a mix of {}", listed(&parts)),
+        _ => format!("Every client is served by a weighted average of {}", listed(&parts)),
     };
     if own > 0 {
         sentence.push_str(&format!(
@@ -131,13 +131,15 @@ fn service(learned: &Learned) -> String {
         let (less, word) =
             if served <= alone { (1.0 - served / alone, "below") } else { (served / alone - 1.0, "above") };
         let share = percent(less);
-        sentence.push_str(&format!(". In the mean over clients its error is {share} {word} that of each client alone"));
+        sentence.push_str(&format!(
+            ". Averaged over clients, the error is {share} {word} that of models fitted to each client alone"
+        ));
     }
     let (all, helps, hurts) = (learned.clients.len(), verdict(Joining::Helps), verdict(Joining::Hurts));
     sentence.push_str(&match (helps, hurts) {
-        (0, 0) => "; of single clients, it is sure for none whether joining helps or hurts.".to_string(),
-        (helps, 0) if helps == all => "; joining surely helps every one.".to_string(),
-        _ => format!("; of single clients, joining surely helps {helps} and surely hurts {hurts}, of {all}."),
+        (0, 0) => "; for no single client is it clear whether joining helps or hurts.".to_string(),
+        (helps, 0) if helps == all => "; joining clearly helps every one.".to_string(),
+        _ => format!("; of the {all} clients, joining clearly helps {helps} and clearly hurts {hurts}."),
     });
     sentence
 }

@@ -8,7 +8,7 @@ present(() => {
   if (content.terms.length) drawn("terms", content.families > 1 ? "What sets families apart" : "What matters most",
     content.about.terms + (content.families > 1 ? " The dotted line is everybody's." : ""), termsChart);
   if (content.curves.length) curvePanel();
-  panel("errors", "How well rows are predicted", "In the mean over clients. " + content.about.errors).append(tableOf("Errors", content.errors));
+  panel("errors", "How well rows are predicted", "Averaged over clients. " + content.about.errors).append(tableOf("Errors", content.errors));
   if (content.residuals) drawn("residuals", "Whether intervals can be trusted", `By how much held-out rows missed their predictions, beside a normal distribution (dashed). Intervals of 90 % covered ${percent(content.coverage)} of rows of clients whose residuals were not used for their reach.`, residualsChart);
   if (content.calibration.length) drawn("calibration", "Whether probabilities can be trusted", "Held-out rows; on the dashed line, probabilities are what they say. Larger marks are more rows.", calibrationChart);
   if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", content.about.gains, gainsChart);

@@ -155,7 +155,7 @@ function tableOf(label, { columns, rows }, first) {
   return scrolled(label,
     element("thead", {}, element("tr", {}, columns.map((column) => element("th", { scope: "col", class: column.align }, column.title)))),
     element("tbody", {}, rows.map((texts, row) => element("tr", {}, texts.map((text, column) => column === 0
-      ? element("th", { scope: "row" }, first ? first(row) : null, element("span", { class: "name" }, text)) : element("td", { class: columns[column].align + (text.length > 40 ? " long" : "") }, text))))));
+      ? element("th", { scope: "row" }, first ? first(row) : null, element("span", { class: "name" }, text)) : element("td", { class: columns[column].align + (text.length > 24 ? " long" : "") }, text))))));
 }
 
 function drawn(name, title, lede, chart) {

@@ -42,7 +42,7 @@ pub struct Shown<'a> {
     pub accuracy: Option<f64>,
     /// with two classes, the area under the ROC curve,
     pub auc: Option<f64>,
-    /// and how far probabilities are from how often they came true, in the mean.
+    /// and how far probabilities are from how often they came true, on average.
     pub calibration_error: Option<f64>,
     /// Errors on rows kept for testing.
     pub tested: Option<&'a super::tested::Tested>,
@@ -192,7 +192,7 @@ pub(super) fn reliability_text(found: Option<&Reliability>, classes: usize) -> S
     let auc = found.auc().filter(|_| classes == 2);
     let auc = auc.map_or(String::new(), |auc| format!(", the area under the ROC curve is {auc:.3}"));
     format!(
-        "Of held-out rows the most probable class is right in {:.1} %{auc}; probabilities are off by {:.1} points in the mean.\n",
+        "Of held-out rows the most probable class is right in {:.1} %{auc}; probabilities are off by {:.1} points on average.\n",
         100.0 * accuracy,
         100.0 * error
     )

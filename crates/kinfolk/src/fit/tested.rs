@@ -8,7 +8,7 @@ use crate::methods::FamilyModel;
 use crate::training::Split;
 use serde::{Deserialize, Serialize};
 
-/// Mean squared errors, or log losses, on rows kept for testing, in the mean over clients.
+/// Mean squared errors, or log losses, on rows kept for testing, averaged over clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tested {
     /// Clients with such rows.

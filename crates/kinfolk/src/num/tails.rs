@@ -76,7 +76,7 @@ fn log_gamma(x: f64) -> f64 {
     shift + (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series
 }
 
-/// The largest p-value that counts as a discovery, by Benjamini and Hochberg with 5 % of them wrong in the mean; below 0 if none does.
+/// The largest p-value that counts as a discovery, by Benjamini and Hochberg with 5 % of them wrong on average; below 0 if none does.
 pub(crate) fn largest_discovery(mut values: Vec<f64>) -> f64 {
     const FALSE_DISCOVERIES: f64 = 0.05;
     values.sort_by(f64::total_cmp);

@@ -43,7 +43,7 @@ present(() => {
   if (content.tried.length > 1) drawn("tried", "How many components", "Held-out rows, by the number of components; the large mark is what was chosen.", triedChart);
   if (content.families > 1) panel("families", "Families of clients").append(tableOf("Families", content.table, dot));
   if (content.components > 1 && content.count > 2) drawn("map", "Who is like whom", "Every mark is how often components occur in a client's rows" + (content.families > 1 ? ", coloured by its family; fainter ones are less sure of it." : "."), mapChart);
-  panel("errors", "How likely held-out rows are", "In the mean over rows, by mixtures that were learned without the row.").append(tableOf("Held-out rows", content.held_out));
+  panel("errors", "How likely held-out rows are", "Averaged over rows, by mixtures that were learned without the row.").append(tableOf("Held-out rows", content.held_out));
   if (content.clients.some((client) => known(client.gain_error))) drawn("gains", "Who gains by joining", "Against a mixture of the client's own rows alone; above the line joining pays.", gainsChart);
   everyClient([["client", "left", (client) => client.name], ["rows", "right", (client) => client.rows],
     ...(content.families > 1 ? [["family", "right", (client) => client.family + 1], ["probability", "right", (client) => client.sure]] : []),

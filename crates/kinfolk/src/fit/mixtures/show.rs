@@ -35,7 +35,7 @@ pub struct ShownMixture<'a> {
     pub families: Vec<(f64, &'a [f64])>,
     /// The clients whose rows are unlike those of the others.
     pub outliers: Vec<&'a str>,
-    /// Log densities of held-out rows in the mean: everybody's weights, family's, personal, alone, what serves clients.
+    /// Mean log densities of held-out rows: everybody's weights, family's, personal, alone, what serves clients.
     pub held_out: [Option<f64>; 5],
     /// The log density below which 1 % of held-out rows are.
     pub rare: f64,

@@ -1,4 +1,4 @@
-//! What sets networks apart: by how much predictions change with each column, in the mean over rows, in the table's units.
+//! What sets networks apart: by how much predictions change with each column, averaged over rows, in the table's units.
 
 use crate::data::schema::{Encoding, FeaturesSchema, Schema};
 use crate::error::Result;

@@ -37,7 +37,7 @@ pub(super) fn page(saved: &SavedNetworks) -> String {
         effect: String::new(),
         remarks: saved.changes.iter().chain(&saved.remarks).collect(),
         about: About {
-            terms: "By how much the prediction changes in the mean over rows: for one unit more of a number, or if all rows were of that word. Each on its own scale.",
+            terms: "By how much the prediction changes averaged over rows: for one unit more of a number, or if all rows were of that word. Each on its own scale.",
             errors: "Held out: by networks that were trained without the row.",
             gains: "Against a network of the client's own rows alone; above the line joining pays.",
             validated: "Held-out",

@@ -131,7 +131,7 @@ impl FittedClient {
     }
 }
 
-/// Mean squared errors, or log losses, on rows kept for testing, in the mean over clients.
+/// Mean squared errors, or log losses, on rows kept for testing, averaged over clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkTested {
     /// Clients with such rows.

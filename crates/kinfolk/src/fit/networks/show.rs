@@ -47,7 +47,7 @@ pub struct ShownNetworks<'a> {
     pub accuracy: Option<f64>,
     /// with two classes, the area under the ROC curve,
     pub auc: Option<f64>,
-    /// and how far probabilities are from how often they came true, in the mean.
+    /// and how far probabilities are from how often they came true, on average.
     pub calibration_error: Option<f64>,
     /// Errors on rows kept for testing.
     pub tested: Option<&'a NetworkTested>,

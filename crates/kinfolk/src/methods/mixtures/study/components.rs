@@ -24,7 +24,7 @@ pub(crate) struct Tried {
     pub(crate) components: usize,
     /// Whether every component has a full covariance; else a variance for every column.
     pub(crate) full: bool,
-    /// Log density of held-out rows in the mean, its difference from the best, and the standard error of that.
+    /// Mean log density of held-out rows, its difference from the best, and the standard error of that.
     pub(crate) held_out: f64,
     pub(crate) short_of_best: Gain,
     pub(crate) chosen: bool,

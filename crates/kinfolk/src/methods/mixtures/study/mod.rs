@@ -76,7 +76,7 @@ pub(crate) struct ComponentModel {
     pub(crate) sentences: Vec<String>,
 }
 
-/// Log densities of held-out rows in the mean.
+/// Mean log densities of held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HeldOut {
     /// With everybody's weights, the family's, and those that lean on these,

@@ -52,7 +52,7 @@ fn components(model: &ComponentModel) -> String {
         String::new()
     };
     format!(
-        "Rows form {count} components{most}; {scatter}. Held-out rows have a log density of {:.3} in the mean{near}; with one component less it is {:.3}.",
+        "Rows form {count} components{most}; {scatter}. Held-out rows have a log density of {:.3} on average{near}; with one component less it is {:.3}.",
         own + model.log_units,
         of(count - 1) + model.log_units
     )
@@ -124,7 +124,7 @@ fn service(model: &ComponentModel) -> String {
     let parts: Vec<String> = parts.map(|(name, share)| format!("{name} ({})", percent(share))).collect();
     let mut sentence = match &parts[..] {
         [one] => format!("Every client is served by {}", one.trim_end_matches(" (100 %)")),
-        _ => format!("Every client is served by a mix of {}", listed(&parts)),
+        _ => format!("Every client is served by a weighted average of {}", listed(&parts)),
     };
     let alone = model.clients.iter().filter(|client| client.alone.is_some()).count();
     if alone > 0 {
