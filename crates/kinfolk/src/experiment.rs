@@ -249,7 +249,7 @@ impl Experiment {
             Privacy::check_section("privacy", &private, &mut faults);
         }
         if let (Some(private), Some((source, data))) = (Privacy::read(&private), &data) {
-            let model = model.as_ref().map(|(kind, _)| *kind);
+            let model = model.as_ref().map(|(kind, settings)| (*kind, settings));
             faults.extend(hidden::shown(&private.protection, (source, data), model, &methods, known));
         }
         let sums_alone = |private: Privacy| match private.protection.level {

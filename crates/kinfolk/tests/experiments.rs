@@ -499,6 +499,28 @@ fn hidden_rows_small_are_hidden_in_every_family() {
 }
 
 #[test]
+fn hidden_minimisers_small_are_clustered() {
+    let small = ["repeat=1", "data.clients=20", "data.samples=400", "data.dimension=5", "data.true_clusters=2"];
+    let record = result("privacy/odcl.toml", &[&small[..], &["method.kmeans.clusters=2"]].concat());
+    for label in ["oracle-average", "kmeans", "auto"] {
+        let spent = spent(&record, label);
+        assert!(spent <= 4.0 && spent > 3.9, "{label}: {spent}");
+        assert_eq!(repeat(&record, label).misclustering, Some(0.0), "{label}");
+    }
+}
+
+#[test]
+fn hidden_mixtures_small_are_learned() {
+    let small = ["repeat=1", "data.clients=6", "data.samples=300"];
+    let record = result("privacy/mixture.toml", &small);
+    for label in ["fedgrem", "mixture-fedem", "pooled-em"] {
+        let spent = spent(&record, label);
+        assert!(spent <= 8.0 && spent > 7.9, "{label}: {spent}");
+        assert!(repeat(&record, label).metric.as_ref().unwrap().mean < 0.1, "{label}");
+    }
+}
+
+#[test]
 fn hidden_clients_small_are_hidden_in_sums() {
     let small = ["repeat=1", "data.clients=40", "data.dimension=4", "method.ifca.rounds=5"];
     let record = result("privacy/mixed-clients.toml", &small);

@@ -36,7 +36,7 @@ static OWN_MINIMISERS: MethodKind = MethodKind {
     has_clusters: true,
     wants: Ability::Minimiser,
     particular: false,
-    exposure: |_, _| Err("it answers with minimisers"),
+    exposure: |_, _, _| Err("it answers with minimisers"),
     discloses: |_, _| Vec::new(),
     wants_single: |_| None,
     check: |_, _, _| {},

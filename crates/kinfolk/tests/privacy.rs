@@ -49,14 +49,14 @@ fn found(record: &Record) -> f64 {
 #[test]
 fn what_tells_of_single_rows_is_refused_all_at_once() {
     let text = "data.source = \"linear\"\nmodel.kind = \"linear\"\nprivacy.level = \"record\"\nprivacy.epsilon = 1\n\
-        [[method]]\nname = \"hierarchical\"\ngroups = \"one\"\n[[method]]\nname = \"auto\"\n[[method]]\nname = \"odcl\"\n\
+        [[method]]\nname = \"hierarchical\"\ngroups = \"one\"\n[[method]]\nname = \"auto\"\n[[method]]\nname = \"odcl\"\nsolve = \"steps\"\nstep = 0.1\ntolerance = 0.1\n\
         [[method]]\nname = \"fedavg\"\nbatch = 4\n[[method]]\nname = \"ifca\"\nclusters = 2\nstep = 0.1\nrestarts = 3\n\
         [[method]]\nname = \"fedprox\"\nstep = 0.1\n";
     let said = Experiment::parse("file", text, &[]).err().unwrap().to_string();
     for wanted in [
         "method.hierarchical: its clients answer with how their smallest loss",
         "method.auto: its clients answer with products",
-        "method.odcl: its clients answer with the minimiser",
+        "method.odcl: with a tolerance the rows decide when steps end",
         "method.fedavg.step: \"auto\" looks at the rows",
         "method.fedavg.batch: a batch of a fixed size",
         "method.ifca: several starts or steps",
@@ -72,6 +72,125 @@ fn what_tells_of_single_rows_is_refused_all_at_once() {
         [[method]]\nname = \"fedavg\"\nstep = 0.1\n";
     let said = Experiment::parse("file", images, &[]).err().unwrap().to_string();
     assert!(said.contains("cnn does not have one by one") && said.contains("models that do: linear"), "{said}");
+}
+
+/// What is said against an experiment with rows hidden, of this data, model and methods.
+fn refused(data: &str, model: &str, methods: &str) -> String {
+    let text = format!("privacy.level = \"record\"\nprivacy.epsilon = 1\n[data]\n{data}\n[model]\n{model}\n{methods}");
+    Experiment::parse("file", &text, &[]).err().map_or_else(String::new, |error| error.to_string())
+}
+
+#[test]
+fn minimisers_and_mixtures_are_hidden_where_their_methods_can_be() {
+    let digits = "source = \"digits\"\nclasses = [1, 2]";
+    let odcl = "[[method]]\nname = \"odcl\"\n";
+    let said = refused(digits, "kind = \"logistic\"", odcl);
+    assert!(said.contains("method.odcl: without a ridge one row may move the minimiser"), "{said}");
+    assert_eq!(refused(digits, "kind = \"logistic\"", &format!("{odcl}ridge = 0.1\n")), "");
+    let said = refused(digits, "kind = \"softmax\"", odcl);
+    assert!(said.contains("method.odcl.step: \"auto\" looks at the rows"), "{said}");
+    assert_eq!(refused(digits, "kind = \"softmax\"", &format!("{odcl}step = 0.1\n")), "");
+    let said = refused("source = \"linear\"", "kind = \"linear\"", "[[method]]\nname = \"cluster-oracle\"\n");
+    assert!(said.contains("method.cluster-oracle: it searches by gradients"), "{said}");
+    let (data, model) = ("source = \"fedgrem-gaussian\"", "kind = \"gaussian-mixture\"\ncovariance = \"identity\"");
+    let two = format!("{model}\ncomponents = 2");
+    for (method, wanted) in [
+        ("fedgrem", "it begins with what clients fit alone to their rows: set start = \"random\""),
+        ("local-em", "it begins with what clients fit alone"),
+        ("tgmm", "its clients answer more than"),
+    ] {
+        let said = refused(data, &two, &format!("[[method]]\nname = \"{method}\"\n"));
+        assert!(said.contains(wanted) && !said.contains("fedavg"), "{method}: {said}");
+    }
+    let random = "[[method]]\nname = \"fedgrem\"\nstart = \"random\"\n";
+    assert_eq!(refused(data, &two, random), "");
+    let auto = format!("{model}\ncomponents = \"auto\"");
+    assert!(refused(data, &auto, random).contains("model.components: \"auto\" is found by what clients fit"));
+    assert!(refused(data, &two, &format!("{random}clip = 2.0\n")).contains("privacy.clip cuts rows"));
+    assert!(refused(data, &two, &format!("{random}batch = 5\n")).contains("a batch of a fixed size"));
+}
+
+/// The record of an experiment written as text, on one seed.
+fn run_of(text: &str) -> Record {
+    let experiment = Experiment::parse("file", text, &[]).unwrap();
+    run(&experiment, &Options { threads: 1, ..Options::default() }, &mut Unwatched).unwrap()
+}
+
+const REGRESSIONS: &str = "[data]\nsource = \"odcl-linear\"\nclients = 12\nsamples = 2000\ntest_samples = 50\ndimension = 3\n\
+    active = 3\ntrue_clusters = 2\n[model]\nkind = \"linear\"\nintercept = false\n[[method]]\nname = \"odcl\"\n";
+
+fn private(epsilon: f64, more: &str) -> String {
+    format!("evaluate_every = 1000\n[privacy]\nlevel = \"record\"\nepsilon = {epsilon:?}\n{more}\n")
+}
+
+#[test]
+fn clusters_are_found_among_minimisers_with_noise() {
+    let record = run_of(&(private(2.0, "target_bound = 10.0") + REGRESSIONS));
+    let repeat = &record.summary.methods[0].repeats[0];
+    assert_eq!((repeat.clusters, repeat.misclustering), (Some(2), Some(0.0)), "{:?}", repeat.notes);
+    let notes = repeat.notes.join("\n");
+    assert!(notes.contains("ε = 2.000 at δ = 1e-5") && notes.contains("1 noised answer, noise"), "{notes}");
+    assert!(record.rounds.iter().filter(|round| round.phase == "train").all(|round| round.loss.is_none()));
+}
+
+#[test]
+fn with_next_to_no_noise_clients_answer_with_their_minimisers() {
+    // The means of the clusters, in one order.
+    let means = |text: &str| {
+        let record = run_of(text);
+        let mut means: Vec<f64> =
+            record.models_of("odcl").unwrap().models.iter().flat_map(|model| model.to_vec()).collect();
+        means.sort_by(f64::total_cmp);
+        means
+    };
+    let plain = means(REGRESSIONS);
+    let hidden = means(&(private(1e6, "row_bound = 10.0\ntarget_bound = 100.0") + REGRESSIONS));
+    assert!(plain.iter().zip(&hidden).all(|(plain, hidden)| (plain - hidden).abs() < 0.01), "{plain:?} {hidden:?}");
+}
+
+#[test]
+fn logistic_minimisers_and_kept_ones_are_hidden() {
+    let text = "[data]\nsource = \"digits\"\nclasses = [1, 2]\nclients = 4\nsamples = 60\ntest_samples = 20\n\
+        [model]\nkind = \"logistic\"\n[[method]]\nname = \"naive-average\"\nridge = 0.1\n\
+        [[method]]\nname = \"local\"\nsolve = \"exact\"\nridge = 0.1\n";
+    let accuracy = |text: &str| {
+        let record = run_of(text);
+        record.summary.methods.iter().map(|it| it.repeats[0].metric.as_ref().unwrap().mean).collect::<Vec<f64>>()
+    };
+    let plain = accuracy(text);
+    let near = accuracy(&(private(1e6, "row_bound = 20.0") + text));
+    assert!(plain.iter().zip(&near).all(|(plain, near)| plain - near < 0.05), "{plain:?} {near:?}");
+    let far = accuracy(&(private(0.1, "") + text));
+    assert!(far.iter().all(|accuracy| *accuracy < 0.9), "{far:?}");
+}
+
+#[test]
+fn mixtures_are_learned_from_steps_with_noise() {
+    let text = |method: &str| {
+        format!(
+            "[data]\nsource = \"fedgrem-gaussian\"\nclients = 6\nsamples = 400\ncomponents = 2\ntest_samples = 50\n\
+             [model]\nkind = \"gaussian-mixture\"\ncomponents = 2\ncovariance = \"identity\"\n\
+             [[method]]\nname = \"{method}\"\nrounds = 12\nstart = \"random\"\n"
+        )
+    };
+    for method in ["fedgrem", "mixture-fedem", "mixture-fedgmm", "pooled-em", "pooled-grem"] {
+        let record = run_of(&(private(8.0, "clip = 3.0") + &text(method)));
+        let repeat = &record.summary.methods[0].repeats[0];
+        let notes = repeat.notes.join("\n");
+        assert!(notes.contains("ε = 8.000") && notes.contains("12 noised answers"), "{method}: {notes}");
+        let error = repeat.metric.as_ref().unwrap().mean;
+        // A step of a tenth is too short to get far in twelve rounds.
+        assert!(error < 0.1 || method == "pooled-grem", "{method}: {error}");
+    }
+    let regressions = text("mixture-fedem")
+        .replace("fedgrem-gaussian", "fedgrem-regression")
+        .replace("gaussian-mixture", "regression-mixture")
+        .replace("covariance = \"identity\"", "noise = \"unit\"");
+    let repeat = &run_of(&(private(8.0, "") + &regressions)).summary.methods[0].repeats[0];
+    assert!(repeat.reason.as_ref().is_some_and(|why| why.contains("needs sums of products")), "{repeat:?}");
+    let repeat =
+        &run_of(&(private(8.0, "") + &regressions.replace("mixture-fedem", "fedgrem"))).summary.methods[0].repeats[0];
+    assert!(repeat.metric.is_some() && repeat.status == "not-converged", "{repeat:?}");
 }
 
 #[test]

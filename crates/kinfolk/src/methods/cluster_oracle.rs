@@ -28,6 +28,7 @@ impl MethodSettings for ClusterOracleSettings {
     const NAME: &str = "cluster-oracle";
     const SUMMARY: &str = "the minimiser of the pooled loss of every true cluster";
     const HAS_CLUSTERS: bool = true;
+    const SHOWS_ROWS: &str = "it searches by gradients in which single rows are not cut to a length, until they vanish";
     const WANTS_SINGLE: Option<&'static str> = Some("it weighs the losses of single clients by their rows");
 
     fn needs(&self) -> Needs {

@@ -45,12 +45,12 @@ impl MethodSettings for DittoSettings {
         self.layer.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         let schedule = &self.layer.training.schedule;
         let own = amount(self.own_steps, self.own_epochs).unwrap_or(schedule.amount());
         let Exposure { steps: common, .. } = schedule.exposure(pass)?;
         let own = steps(own, pass).saturating_mul(schedule.rounds as u64);
-        Ok(Exposure { steps: common.saturating_add(own), choices: 0, sums: 0 })
+        Ok(Exposure { steps: common.saturating_add(own), ..Exposure::default() })
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

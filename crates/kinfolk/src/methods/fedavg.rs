@@ -34,7 +34,7 @@ impl MethodSettings for FedAvgSettings {
         self.training.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         self.training.schedule.exposure(pass)
     }
 

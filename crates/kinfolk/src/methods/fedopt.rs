@@ -54,7 +54,7 @@ impl MethodSettings for FedOptSettings {
         self.training.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         self.training.schedule.exposure(pass)
     }
 

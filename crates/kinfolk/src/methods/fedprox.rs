@@ -34,7 +34,7 @@ impl MethodSettings for FedProxSettings {
         self.layer.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         self.layer.training.schedule.exposure(pass)
     }
 

@@ -40,11 +40,11 @@ impl MethodSettings for FineTuneSettings {
         self.layer.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         let schedule = &self.layer.training.schedule;
         let tuning = amount(self.tune_steps, self.tune_epochs).unwrap_or(schedule.amount());
         let averaging = if self.layer.over.is_some() { 0 } else { schedule.exposure(pass)?.steps };
-        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), choices: 0, sums: 0 })
+        Ok(Exposure { steps: averaging.saturating_add(steps(tuning, pass)), ..Exposure::default() })
     }
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

@@ -8,7 +8,7 @@
 //! Models stay with the clients between rounds; only a loss goes up. With `solve = "exact"` there is one round, in which
 //! every client finds the minimiser of its own loss.
 
-use super::parts::solving::{SolveBy, want_minimiser};
+use super::parts::solving::{SolveBy, exposes_minimiser, want_minimiser};
 use super::parts::training::StartModel;
 use super::*;
 use crate::federation::work::Minimise;
@@ -46,9 +46,9 @@ impl MethodSettings for LocalSettings {
         Needs { auto_step: needs.auto_step.filter(|_| self.solve == SolveBy::Steps), ..needs }
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, ability: Ability) -> Hidable {
         match self.solve {
-            SolveBy::Exact => Err("solve = \"exact\" finds the minimiser, of which every row moves what it likes"),
+            SolveBy::Exact => exposes_minimiser(self.ridge, ability),
             _ => Ok(Exposure { sums: 0, ..self.training.schedule.exposure(pass)? }),
         }
     }

@@ -19,6 +19,7 @@ impl MethodSettings for LocalEmSettings {
     const NAME: &str = "local-em";
     const SUMMARY: &str = "EM for a mixture on every client alone";
     const WANTS: Ability = Ability::Mixture;
+    const SHOWS_ROWS: &str = "it begins with what clients fit alone to their rows";
     const WANTS_SINGLE: Option<&'static str> = Some("it tells the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

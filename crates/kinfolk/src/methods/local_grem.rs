@@ -26,6 +26,7 @@ impl MethodSettings for LocalGrEmSettings {
     const NAME: &str = "local-grem";
     const SUMMARY: &str = "gradient EM for a mixture on every client alone";
     const WANTS: Ability = Ability::Mixture;
+    const SHOWS_ROWS: &str = "it begins with what clients fit alone to their rows";
     const WANTS_SINGLE: Option<&'static str> = Some("it tells the mixtures that single clients fit");
 
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {

@@ -66,9 +66,10 @@ pub struct MethodKind {
     /// Whether it is for some of these models only: with several layers, with normalisation, for classes.
     #[doc(hidden)]
     pub particular: bool,
-    /// How much it uses the rows of every client, with so many steps in a pass; why that cannot be hidden row by row, otherwise.
+    /// How much it uses the rows of every client, with so many steps in a pass, for a model with which so much can be done; why that
+    /// cannot be hidden row by row, otherwise.
     #[doc(hidden)]
-    pub exposure: fn(&Settings, u64) -> Hidable,
+    pub exposure: fn(&Settings, u64, Ability) -> Hidable,
     /// What it has clients tell, of a model with which so much can be done; nothing where it does not say.
     #[doc(hidden)]
     pub discloses: fn(&Settings, Ability) -> Vec<Disclosure>,
@@ -111,10 +112,10 @@ pub trait MethodSettings: Declared {
         Needs::only(rule.unwrap_or(MissingRule::Skip))
     }
 
-    /// How much it uses the rows of every client with these settings, where a pass over the rows has so many steps; why that cannot be
-    /// hidden row by row, otherwise.
+    /// How much it uses the rows of every client with these settings, where a pass over the rows has so many steps, for a model with
+    /// which so much can be done; why that cannot be hidden row by row, otherwise.
     #[doc(hidden)]
-    fn exposure(&self, _pass: u64) -> Hidable {
+    fn exposure(&self, _pass: u64, _ability: Ability) -> Hidable {
         Err(Self::SHOWS_ROWS)
     }
 
@@ -151,7 +152,9 @@ impl MethodKind {
             has_clusters: S::HAS_CLUSTERS,
             wants: S::WANTS,
             particular: S::PARTICULAR,
-            exposure: |settings, pass| S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass)),
+            exposure: |settings, pass, ability| {
+                S::read(settings).map_or(Err(S::SHOWS_ROWS), |settings| settings.exposure(pass, ability))
+            },
             discloses: |settings, ability| {
                 let mut all = S::read(settings).map_or_else(Vec::new, |settings| settings.discloses(ability));
                 // Only means are made of sums.
@@ -185,7 +188,7 @@ impl MethodKind {
             has_clusters: false,
             wants: Ability::Descent,
             particular: false,
-            exposure: |_, _| Err("nothing is known of what a method of one's own asks of its clients"),
+            exposure: |_, _, _| Err("nothing is known of what a method of one's own asks of its clients"),
             discloses: |_, _| Vec::new(),
             wants_single: |_| None,
             check: |_, _, _| {},
@@ -283,7 +286,7 @@ pub mod options {
     pub use super::fedopt::ServerStep;
     pub use super::ifca::{Divisor, StartBy};
     pub use super::l2gd::CoinCount;
-    pub use super::mixtures::{CommonOrder, OwnFits, StartCovariance, StepRule, Until};
+    pub use super::mixtures::{CommonOrder, FirstCentres, OwnFits, StartCovariance, StepRule, Until};
     pub use super::odcl::{Lambda, Pulling};
     pub use super::pacfl::Angles;
     pub use super::parts::aggregating::{Aggregating, MixFirst, Rule};

@@ -35,7 +35,7 @@ impl MethodSettings for MrMtlSettings {
         self.layer.needs()
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         Ok(Exposure { sums: 0, ..self.layer.training.schedule.exposure(pass)? })
     }
 

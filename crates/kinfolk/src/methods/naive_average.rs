@@ -27,6 +27,10 @@ impl MethodSettings for NaiveAverageSettings {
         self.solving.needs()
     }
 
+    fn exposure(&self, _: u64, ability: Ability) -> Hidable {
+        self.solving.exposure(ability)
+    }
+
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
         vec![Disclosure {
             told: Told::Sums,

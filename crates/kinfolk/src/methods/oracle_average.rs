@@ -28,6 +28,10 @@ impl MethodSettings for OracleAverageSettings {
         Needs { truth: true, ..self.solving.needs() }
     }
 
+    fn exposure(&self, _: u64, ability: Ability) -> Hidable {
+        self.solving.exposure(ability)
+    }
+
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {
         vec![Disclosure {
             told: Told::Sums,

@@ -25,6 +25,10 @@ impl MethodSettings for PooledEmSettings {
     const WANTS: Ability = Ability::Mixture;
     const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
+    fn exposure(&self, _: u64, _: Ability) -> Hidable {
+        self.common.exposure()
+    }
+
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         discloses_pooled(&self.common)
     }

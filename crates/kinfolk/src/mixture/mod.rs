@@ -10,6 +10,7 @@ pub(crate) mod clients;
 mod densities;
 mod fit;
 mod gaussian;
+mod hidden;
 mod kernels;
 mod own;
 mod recast;
@@ -26,6 +27,7 @@ mod views;
 
 pub(crate) use densities::{Densities, draw};
 pub use fit::{Begin, Fitted, Fitting, fit};
+pub(crate) use hidden::expect_hidden;
 pub(crate) use own::{most_components, own_mixture};
 #[doc(hidden)]
 pub use recast::{recast, relabel};

@@ -83,22 +83,32 @@ impl Rows {
         Self::new(shape, convert(shard, &mut buffer), shard.values().unwrap_or_default())
     }
 
+    /// The same relative to 0: one row more or less changes none of the others, not even by rounding.
+    pub(crate) fn uncentred(shape: &Shape, shard: &Shard) -> Self {
+        let mut buffer = Vec::new();
+        let targets = shard.values().unwrap_or_default();
+        Self::around(vec![0.0; shape.width()], shape, convert(shard, &mut buffer), targets)
+    }
+
     /// The same from numbers: row-major features, and for regressions a target a row.
     pub fn new(shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
         let columns = shape.columns.max(1);
-        let count = features.len() / columns;
         let mut origin = vec![0.0; shape.width()];
+        if let Family::Gaussian(_) = shape.family {
+            let share = 1.0 / (features.len() / columns).max(1) as f64;
+            features.chunks_exact(columns).for_each(|row| add_scaled(&mut origin, share, row));
+        }
+        Self::around(origin, shape, features, targets)
+    }
+
+    pub(super) fn around(origin: Vec<f64>, shape: &Shape, features: &[f64], targets: &[f64]) -> Self {
+        let columns = shape.columns.max(1);
+        let count = features.len() / columns;
         let mut kept = Vec::new();
-        match shape.family {
-            Family::Gaussian(_) => {
-                let share = 1.0 / count.max(1) as f64;
-                features.chunks_exact(columns).for_each(|row| add_scaled(&mut origin, share, row));
-            }
-            Family::Regression { .. } => {
-                kept.extend_from_slice(targets);
-                // A row without a target is like one whose target is not a number.
-                kept.resize(count, f64::NAN);
-            }
+        if let Family::Regression { .. } = shape.family {
+            kept.extend_from_slice(targets);
+            // A row without a target is like one whose target is not a number.
+            kept.resize(count, f64::NAN);
         }
         let mut rows = Self {
             width: shape.width(),

@@ -43,8 +43,15 @@ pub enum Rate {
 }
 
 impl Step {
-    /// Moves the parameters; `first` are the weights they began with.
-    pub(crate) fn take(&self, shape: &Shape, statistics: &Statistics, rows: &Rows, first: &[f64], params: &mut [f64]) {
+    /// Moves the parameters; `first` are the weights they began with. Without `rows`, steps are as long as suits standardised ones.
+    pub(crate) fn take(
+        &self,
+        shape: &Shape,
+        statistics: &Statistics,
+        rows: Option<&Rows>,
+        first: &[f64],
+        params: &mut [f64],
+    ) {
         match self.rule {
             Rule::Stay => set_weights(shape, statistics, self.share, params),
             Rule::Ascend(rate) => self.ascend(shape, statistics, rate, rows, first, params),
@@ -58,7 +65,7 @@ impl Step {
         shape: &Shape,
         statistics: &Statistics,
         rate: Rate,
-        rows: &Rows,
+        rows: Option<&Rows>,
         first: &[f64],
         params: &mut [f64],
     ) {
@@ -98,9 +105,9 @@ fn set_weights(shape: &Shape, statistics: &Statistics, share: f64, params: &mut 
 /// The longest step, times the weight of a component, that does not overshoot: to the mean of its rows for normal
 /// components; for regressions one that is short enough for the direction in which rows stretch most, of which a
 /// component's own rows may have a little more than all.
-fn longest_step(shape: &Shape, rows: &Rows) -> f64 {
-    match shape.family {
-        Family::Gaussian(_) => 1.0,
-        Family::Regression { .. } => (1.4 / rows.largest_eigenvalue()).min(1.0),
+fn longest_step(shape: &Shape, rows: Option<&Rows>) -> f64 {
+    match (shape.family, rows) {
+        (Family::Regression { .. }, Some(rows)) => (1.4 / rows.largest_eigenvalue()).min(1.0),
+        _ => 1.0,
     }
 }

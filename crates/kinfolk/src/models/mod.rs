@@ -29,6 +29,7 @@ use crate::families::Response;
 use crate::hierarchy::response::Quadratic;
 use crate::memory::check_room;
 use crate::mixture::Shape;
+use crate::privacy::answers::HiddenAnswer;
 use crate::rng::{Key, Rng};
 use crate::settings::{Declared, Setting, Settings, choices, settings};
 use architecture::Architecture;
@@ -552,6 +553,9 @@ impl LinearForm {
 pub trait Convex {
     /// Parameters with the smallest mean loss plus ½·ridge·‖θ‖².
     fn minimise(&self, rows: &Shard, ridge: f64) -> Result<Vec<f64>>;
+
+    /// Such parameters with noise that hides any single row, each cut to public bounds.
+    fn minimise_hidden(&self, rows: &Shard, ridge: f64, hidden: &mut HiddenAnswer) -> Result<Vec<f64>>;
 
     /// The second-order expansion of `scale` times the mean loss at one point.
     fn quadratic(&self, rows: &Shard, at: &[f64], scale: f64) -> Quadratic;

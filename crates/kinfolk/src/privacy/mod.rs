@@ -7,8 +7,10 @@
 //! | `noise.rs` | Gaussian noise in whole numbers, from the operating system or a seed |
 //! | `clients.rs` | whole clients: what each adds to sums, and the noise on them |
 //! | `rows.rs` | single rows: noise of steps, drawn choices, and what a client has spent |
+//! | `answers.rs` | single rows: minimisers and sums with noise |
 
 pub mod accountant;
+pub(crate) mod answers;
 pub mod clients;
 pub mod noise;
 pub mod protection;
@@ -83,9 +85,10 @@ impl Hidden {
     pub(crate) fn check(&self) -> Result<()> {
         let is_length = |length: f64| length > 0.0 && length <= 1e18;
         let is_sound = match *self {
-            Hidden::Rows(RowPrivacy { clip, rate, noise, choice, loss_cap, .. }) => {
+            Hidden::Rows(RowPrivacy { clip, rate, noise, choice, loss_cap, bounds, .. }) => {
                 let chances = rate > 0.0 && rate <= 1.0 && choice.is_finite() && choice >= 0.0;
-                is_length(clip) && is_length(loss_cap) && is_length(noise) && chances
+                let lengths = [clip, loss_cap, noise, bounds.target].into_iter().chain(bounds.row);
+                lengths.into_iter().all(is_length) && chances
             }
             Hidden::Clients(ClientPrivacy { clip, loss_cap, noise, .. }) => {
                 is_length(clip) && is_length(loss_cap) && is_length(noise)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::privacy::Hidden;
-use crate::privacy::protection::{Level, composed, said_of_clients, said_of_rows};
+use crate::privacy::protection::{Answered, Level, composed, said_of_clients, said_of_rows};
 use crate::privacy::rows::RowPrivacy;
 use crate::rng::Key;
 
@@ -12,8 +12,9 @@ pub(super) fn hidden(experiment: &Experiment, entry: &MethodEntry, seed: u64) ->
     let Some(budget) = protection.budget() else { return Ok(None) };
     let pass = RowPrivacy::steps_of_a_pass(protection.rate);
     let place = format!("method.{}", entry.label);
-    let exposure =
-        (entry.kind.exposure)(&entry.settings, pass).map_err(|why| Error::settings(format!("{place}: {why}")))?;
+    let ability = (experiment.model_kind.ability)(&experiment.model);
+    let exposure = (entry.kind.exposure)(&entry.settings, pass, ability);
+    let exposure = exposure.map_err(|why| Error::settings(format!("{place}: {why}")))?;
     let own = Key::new(seed).word(&entry.label).word("privacy").seed();
     let hidden = match protection.level {
         Level::Client => protection.of_clients(exposure, own).map(Hidden::Clients),
@@ -29,7 +30,14 @@ pub(super) fn hidden(experiment: &Experiment, entry: &MethodEntry, seed: u64) ->
 pub(super) fn note(hidden: &Hidden, experiment: &Experiment, entry: &MethodEntry, data: &SeedData) -> String {
     let (settings, width) = (&experiment.privacy.protection, data.model.layout().len());
     match hidden {
-        Hidden::Rows(rows) => said_of_rows(settings, rows, width, &data.rows),
+        Hidden::Rows(rows) => {
+            let answered = match data.model.mixture() {
+                Some(_) => Answered::Pulls,
+                None if data.model.is_quadratic() => Answered::LeastSquares,
+                None => Answered::Minimiser,
+            };
+            said_of_rows(settings, rows, (width, answered), &data.rows)
+        }
         Hidden::Clients(clients) => {
             let clusters = entry.settings.get("clusters").and_then(toml::Value::as_integer).unwrap_or(1).max(1);
             said_of_clients(settings, clients, (width, data.rows.len()), clusters as usize)

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::federation::work::Work;
 use crate::mixture::Shape;
 use crate::models::{Choosing, Step};
+use crate::privacy::answers::HiddenAnswer;
 use crate::privacy::noise::{Noise, Source};
 use crate::privacy::rows::{RowPrivacy, Spent};
 use crate::rng::Key;
@@ -70,6 +71,13 @@ impl Hiding<'_> {
 }
 
 impl Guard<'_> {
+    /// The noise of so many answers, which count, where single rows are to be hidden.
+    pub(crate) fn answer(&self, answers: u64) -> Result<Option<HiddenAnswer>> {
+        let Some(hiding) = &self.hiding else { return Ok(None) };
+        hiding.spent().answer(hiding.privacy, answers)?;
+        Ok(Some(HiddenAnswer::new(*hiding.privacy, hiding.source)))
+    }
+
     /// The fewest rows that an answer may be about, where that is limited.
     pub(crate) fn minimum(&self) -> Option<usize> {
         self.protection.map(|(minimum, _)| minimum)

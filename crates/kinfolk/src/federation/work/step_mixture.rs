@@ -6,8 +6,9 @@
 use super::fit_mixture::{Fitted, Parts, implausible, smallest};
 use super::*;
 use crate::data::Client;
+use crate::error::ErrorKind;
 use crate::mixture::step::{Rule, Step};
-use crate::mixture::{expect, maximise, relabel};
+use crate::mixture::{expect, expect_hidden, maximise, relabel};
 use rand::seq::index;
 
 /// Take steps of EM, or of gradient EM, on the client's own rows.
@@ -49,6 +50,11 @@ impl StepMixture {
         let rows = self.sample.batch != Some(0) && self.sample.on == Portion::All;
         self.shape == *own && permutation && begins && rows && self.step.share.is_finite()
     }
+}
+
+/// Whether an E-step sums products of rows.
+fn has_squares(shape: &Shape, detail: Detail) -> bool {
+    Statistics::packed_len(shape, detail) > Statistics::packed_len(shape, Detail::Gradient)
 }
 
 /// The rows of a step; `None` for all of them.
@@ -106,6 +112,10 @@ impl Kind for StepMixture {
             Some(stamp) => context.own_vectors(stamp)?,
             None => vec![0.0; whole],
         };
+        if vectors.len() == length {
+            // A mixture that the client was handed: it begins with these weights.
+            vectors.extend_from_within(shape.weights());
+        }
         vectors.resize(whole, 0.0);
         if !self.relabel.is_empty() {
             let (params, first) = vectors.split_at_mut(length);
@@ -125,8 +135,22 @@ impl Kind for StepMixture {
         } else if let Some(model) = self.model {
             vectors[..context.models[model].len()].copy_from_slice(&context.models[model]);
         }
+        let detail = match (rule, self.send) {
+            (Rule::Maximise | Rule::Contest, _) => Detail::Full,
+            (_, Parts::Statistics(detail)) => detail,
+            _ => Detail::Gradient,
+        };
+        let mut hidden = context.guard.answer(u64::from(self.steps))?;
+        if hidden.is_some() && has_squares(&shape, detail) {
+            let message =
+                "the M-step of this mixture needs sums of products of the rows' columns, which are not hidden";
+            return Err(Error::new(ErrorKind::Unsupported, message).hint("use a method that takes gradient steps"));
+        }
         let (seat, least) = (context.seat(), context.guard.minimum());
-        let all = context.mixture_rows(&seat, &shape);
+        let all = match hidden {
+            Some(_) => Cow::Owned(Rows::uncentred(&shape, &seat.client.train)),
+            None => context.mixture_rows(&seat, &shape),
+        };
         let Some(scratch) = context.worker.scratch() else {
             return Err(Error::federation("the clients' model is not a mixture"));
         };
@@ -137,19 +161,24 @@ impl Kind for StepMixture {
             }
         };
         let mut statistics = Statistics::default();
-        let detail = match (rule, self.send) {
-            (Rule::Maximise | Rule::Contest, _) => Detail::Full,
-            (_, Parts::Statistics(detail)) => detail,
-            _ => Detail::Gradient,
-        };
         for step in 0..self.steps {
             let drawn = draw(&sample, seat.client, step).map(|picked| all.pick(&picked));
             let rows = drawn.as_ref().unwrap_or(&all);
             let (params, first) = vectors.split_at_mut(length);
-            expect(&shape, params, rows, detail, self.limit, scratch, &mut statistics);
+            match &mut hidden {
+                None => expect(&shape, params, rows, detail, self.limit, scratch, &mut statistics),
+                Some(hidden) => {
+                    let deviation = expect_hidden(&shape, params, rows, hidden, scratch, &mut statistics);
+                    if rule == Rule::Maximise {
+                        // Components that do not stand out of the noise stay where they are.
+                        statistics.withhold(&shape, 2.0 * deviation);
+                    }
+                }
+            }
             withhold(&mut statistics);
             if rule != Rule::Stay || self.from.is_some() {
-                self.step.take(&shape, &statistics, rows, first, params);
+                let seen = hidden.is_none().then_some(rows);
+                self.step.take(&shape, &statistics, seen, first, params);
             }
             if let Some(rival) = &mut rival {
                 let likelihood = statistics.log_likelihood;
@@ -184,6 +213,10 @@ impl Kind for StepMixture {
 
     fn implausible(&self, reply: &Reply, least_loss: f64) -> Option<String> {
         implausible(reply, least_loss)
+    }
+
+    fn hides_rows(&self) -> bool {
+        self.sample.batch.is_none() && self.step.rule != Rule::Contest && self.limit.is_none()
     }
 
     fn base(&self, _: &Reply) -> Option<usize> {

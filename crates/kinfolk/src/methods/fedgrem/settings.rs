@@ -56,8 +56,15 @@ impl MethodSettings for FedGrEmSettings {
     const WANTS: Ability = Ability::SharedScatter;
     const WANTS_SINGLE: Option<&'static str> = Some("it begins with the mixtures that single clients fit");
 
+    fn exposure(&self, _: u64, _: Ability) -> Hidable {
+        match self.clip {
+            Some(_) => Err("clip cuts a row in every component by itself: leave it out, privacy.clip cuts rows"),
+            None => self.common.exposure(),
+        }
+    }
+
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
-        let mut all = discloses_fits(1, true);
+        let mut all = self.common.discloses_start();
         let (rounds, what) = (self.common.until.rounds, "the centres of components");
         all.push(Disclosure::single::<StepMixture>(Phase::Train, rounds.saturating_add(self.contests), what));
         all.push(discloses_delivery());
@@ -65,7 +72,7 @@ impl MethodSettings for FedGrEmSettings {
     }
 
     fn build(self, setup: Setup) -> Result<Box<dyn Method>> {
-        let training = MixtureTraining::new(&setup, &self.common.fits, self.common.orders)?;
+        let training = MixtureTraining::with_common_order(&setup, &self.common)?;
         if training.shape.scatter().is_empty() && self.scatter == Scatter::Common {
             return Err(Error::settings(format!("{}.scatter: the model says how rows scatter", setup.place))
                 .hint("leave it out, or set model.covariance = \"tied\" (model.noise = \"common\")"));
@@ -82,7 +89,8 @@ impl MethodSettings for FedGrEmSettings {
             },
             batch: self.batch,
             participation: self.participation,
-            contests: self.contests,
+            // Where all begin with the same centres, none has a fit of its own to compare.
+            contests: if training.start.is_some() { 0 } else { self.contests },
             central: self.central,
             penalty: self.penalty,
             memory: self.memory,

@@ -96,7 +96,7 @@ impl MethodSettings for IfcaSettings {
         Needs { truth: matches!(self.start, StartBy::Oracle | StartBy::Planted), ..self.schedule.needs(&self.step) }
     }
 
-    fn exposure(&self, pass: u64) -> Hidable {
+    fn exposure(&self, pass: u64, _: Ability) -> Hidable {
         let one_lane = self.restarts == 1 && !matches!(&self.step, Auto::Given(steps) if steps.len() > 1);
         match self.start {
             _ if self.averaging == Averaging::Gradients => {

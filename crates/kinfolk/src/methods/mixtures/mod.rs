@@ -27,6 +27,7 @@ use crate::mixture::alignment::{Alignment, align_to};
 pub(super) use crate::mixture::step::{Rate, Rule, Step};
 use crate::mixture::{Begin, Covariance, Family, Fitting, Noise, Shape, recast, relabel};
 pub(super) use crate::text::counted;
+use rand_distr::{Distribution, StandardNormal};
 use std::cell::OnceCell;
 
 choices!(Begin {
@@ -57,11 +58,21 @@ settings! {
     }
 }
 
+choices! {
+    /// Where the components of all clients begin.
+    pub enum FirstCentres { Fits = "fits", Random = "random" }
+}
+
 settings! {
     /// What methods with one order of components for everybody can be told beside that.
     pub struct CommonOrder {
         /// when rounds end
         until: Until,
+        /// begin with what clients fit alone, or all with the same random centres, for which nobody looks at any rows
+        start: FirstCentres = "fits",
+        /// deviation of random centres, the same in every column
+        #[only_with(start = "random")]
+        start_deviation: f64 [above 0.0..=1e18] = 1.0,
         /// orders of the clients tried to find one order of components for all
         orders: usize [1..=100_000] = 20,
         /// how clients fit mixtures of their own to begin with
@@ -81,6 +92,21 @@ pub(super) fn discloses_fits(times: usize, sent: bool) -> Vec<Disclosure> {
     fits.into_iter().map(fit).collect()
 }
 
+impl CommonOrder {
+    /// What clients tell of their rows to begin with.
+    pub(super) fn discloses_start(&self) -> Vec<Disclosure> {
+        if self.start == FirstCentres::Random { Vec::new() } else { discloses_fits(1, true) }
+    }
+
+    /// How much clients use their rows in rounds of one step each.
+    pub(super) fn exposure(&self) -> Hidable {
+        match self.start {
+            FirstCentres::Random => Ok(Exposure { answers: self.until.rounds as u64, ..Exposure::default() }),
+            FirstCentres::Fits => Err("it begins with what clients fit alone to their rows: set start = \"random\""),
+        }
+    }
+}
+
 /// What clients tell when they take over what was found.
 pub(super) fn discloses_delivery() -> Disclosure {
     Disclosure::single::<StepMixture>(Phase::Train, 1, "a mixture of its own, which stays with it")
@@ -89,15 +115,17 @@ pub(super) fn discloses_delivery() -> Disclosure {
 
 /// What clients tell for one mixture for everybody.
 pub(super) fn discloses_pooled(common: &CommonOrder) -> Vec<Disclosure> {
-    let mut all = discloses_fits(1, true);
-    all.push(Disclosure::single::<work::Losses>(Phase::Start, 1, "which mixture to begin with"));
+    let mut all = common.discloses_start();
+    if common.start == FirstCentres::Fits {
+        all.push(Disclosure::single::<work::Losses>(Phase::Start, 1, "which mixture to begin with"));
+    }
     all.push(Disclosure::sums::<StepMixture>(Phase::Train, common.until.rounds, "the mixture of all rows"));
     all
 }
 
 /// What clients tell for common components with weights of their own.
 pub(super) fn discloses_shared(common: &CommonOrder) -> Vec<Disclosure> {
-    let mut all = discloses_fits(1, true);
+    let mut all = common.discloses_start();
     all.push(Disclosure::sums::<StepMixture>(Phase::Train, common.until.rounds, "the common components"));
     all.push(discloses_delivery());
     all
@@ -109,6 +137,8 @@ pub(super) struct MixtureTraining {
     /// Training rows of every client.
     pub(super) rows: Vec<f64>,
     pub(super) fit: FitMixture,
+    /// The mixture that all clients begin with, where it is not what they fit.
+    pub(super) start: Option<Params>,
     /// The fewest rows of a client that fits a mixture of its own.
     least_rows: usize,
     orders: usize,
@@ -172,10 +202,35 @@ impl MixtureTraining {
             shape,
             rows: setup.rows.iter().map(|&rows| rows as f64).collect(),
             fit: FitMixture { shape: fit_shape, fitting, seed, keep: true, send: Parts::Shared },
+            start: None,
             least_rows: shape.components,
             orders,
             whitening: OnceCell::new(),
         })
+    }
+
+    /// For a method with one order of components for everybody.
+    pub(super) fn with_common_order(setup: &Setup, common: &CommonOrder) -> Result<Self> {
+        let mut training = Self::new(setup, &common.fits, common.orders)?;
+        if common.start == FirstCentres::Fits {
+            return Ok(training);
+        }
+        let shape = training.shape;
+        if !shape.scatter().is_empty() {
+            let message = format!("{}.start: \"random\" says nothing of how rows scatter", setup.place);
+            return Err(Error::settings(message).hint(
+                "set model.covariance = \"identity\" (of regressions model.noise = \"unit\"), or start = \"fits\"",
+            ));
+        }
+        // The same for every method: they differ in what they make of it.
+        let mut rng = Key::new(setup.seed).word("first centres").rng();
+        let deviation = common.start_deviation;
+        let normals = StandardNormal.sample_iter(&mut rng).map(|normal: f64| deviation * normal);
+        let mut start: Vec<f64> = normals.take(shape.centres().end).collect();
+        start.resize(shape.len(), 1.0 / shape.components as f64);
+        training.start = Some(Arc::new(start));
+        training.fit.shape = shape;
+        Ok(training)
     }
 
     /// For a method after which each client has a scatter of its own: those with too few rows to tell it are left out.
@@ -235,6 +290,15 @@ impl MixtureTraining {
         }
         let first = fits.clients().next().is_none();
         let phase = if first { Phase::Start } else { Phase::Train };
+        if let Some(start) = &self.start {
+            let mut ask = Ask::new(phase, vec![start.clone()], Gather::Each);
+            ask.order(Recipients::list(waiting), work::Receive { models: vec![0], keep: true });
+            for (client, stamp) in stamps_after(&room.ask_for_any(&ask)?) {
+                fits.stamps[client as usize] = stamp;
+                fits.centres[client as usize] = start[self.shape.centres()].to_vec();
+            }
+            return Ok(None);
+        }
         let mut ask = Ask::new(phase, Vec::new(), Gather::Each);
         let order = ask.order(Recipients::list(waiting), FitMixture { send, ..self.fit.clone() });
         let answers = room.ask_for_any(&ask)?;

@@ -22,13 +22,17 @@ impl Pooled {
         settings: CommonOrder,
         step: Option<f64>,
     ) -> Result<Box<dyn Method>> {
-        let training = MixtureTraining::new(setup, &settings.fits, settings.orders)?;
+        let training = MixtureTraining::with_common_order(setup, &settings)?;
         Ok(Box::new(Self { training, until: settings.until, step, state: Common::new(setup.rows.len()) }))
     }
 
     /// The start under which all rows together are likeliest.
     fn begin(&mut self, room: &mut Room) -> Result<()> {
         self.training.fit(&mut self.state.rounds.fits, Parts::Shared, room)?;
+        if let Some(start) = &self.training.start {
+            self.state.params = start.to_vec();
+            return Ok(());
+        }
         let fits = &self.state.rounds.fits;
         let first = fits.centres.iter().filter(|centres| !centres.is_empty()).take(CANDIDATES);
         let single = first.map(|centres| self.training.with_common_scatter(centres.clone(), &fits.scatter));

@@ -22,7 +22,7 @@ pub(in crate::methods) struct SharedComponents {
 
 impl SharedComponents {
     pub(in crate::methods) fn ready(setup: &Setup, settings: CommonOrder, place: Place) -> Result<Box<dyn Method>> {
-        let training = MixtureTraining::new(setup, &settings.fits, settings.orders)?;
+        let training = MixtureTraining::with_common_order(setup, &settings)?;
         Ok(Box::new(Self { training, until: settings.until, place, state: Common::new(setup.rows.len()) }))
     }
 

@@ -48,6 +48,10 @@ impl MethodSettings for LocalKmeansSettings {
         Needs { auto_step, ..Needs::only(self.missing) }
     }
 
+    fn exposure(&self, _: u64, _: Ability) -> Hidable {
+        Ok(Exposure { steps: u64::from(self.steps), ..Exposure::default() })
+    }
+
     fn discloses(&self, _: Ability) -> Vec<Disclosure> {
         vec![Disclosure::single::<Train>(Phase::Train, 1, "clusters of the clients' own models, and their means")]
     }

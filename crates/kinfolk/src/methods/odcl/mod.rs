@@ -107,12 +107,15 @@ impl MethodSettings for OdclSettings {
     const NAME: &str = "odcl";
     const SUMMARY: &str = "one round: cluster the clients' own models, average inside";
     const PAPER: &str = "Armacki, Bajović, Jakovetić, Kar 2022";
-    const SHOWS_ROWS: &str = "its clients answer with the minimiser of their loss";
     const HAS_CLUSTERS: bool = true;
     const WANTS_SINGLE: Option<&'static str> = Some("it clusters the clients' own models, which come one by one");
 
     fn needs(&self) -> Needs {
         Needs { truth: self.lambda == Some(Lambda::Exact), ..self.solving.needs() }
+    }
+
+    fn exposure(&self, _: u64, ability: Ability) -> Hidable {
+        self.solving.exposure(ability)
     }
 
     fn discloses(&self, ability: Ability) -> Vec<Disclosure> {

@@ -77,7 +77,30 @@ pub fn want_minimiser(setup: &Setup) -> Result<()> {
     Err(Error::settings(format!("{}.solve: this model has no exact minimiser", setup.place)).hint("use \"steps\""))
 }
 
+/// What clients do with their rows that answer with their minimiser, once.
+pub fn exposes_minimiser(ridge: f64, ability: Ability) -> Hidable {
+    match ridge == 0.0 && ability < Ability::Quadratic {
+        true => Err("without a ridge one row may move the minimiser of this model anywhere: set ridge above 0"),
+        false => Ok(Exposure { answers: 1, ..Exposure::default() }),
+    }
+}
+
 impl Solving {
+    /// How much clients use their rows to find a model of their own, once.
+    pub(in crate::methods) fn exposure(&self, ability: Ability) -> Hidable {
+        if self.solve != SolveBy::Steps && ability.solves_exactly() {
+            return exposes_minimiser(self.ridge, ability);
+        }
+        match self.tolerance > 0.0 {
+            true => Err("with a tolerance the rows decide when steps end"),
+            false => Ok(Exposure { steps: u64::from(self.steps()), ..Exposure::default() }),
+        }
+    }
+
+    fn steps(&self) -> u32 {
+        self.steps.unwrap_or(100)
+    }
+
     pub(in crate::methods) fn needs(&self) -> Needs {
         let step = AutoStep { optimiser: self.optimiser(), only_without_minimiser: self.solve == SolveBy::Auto };
         let takes_steps = self.solve != SolveBy::Exact && self.step == Auto::Auto;
@@ -115,7 +138,7 @@ impl Solving {
             averaged: self.iterate == Iterate::Average,
             tolerance: self.tolerance,
         };
-        let amount = Amount::Steps(self.steps.unwrap_or(100));
+        let amount = Amount::Steps(self.steps());
         let plan = one_plan(setup, self.batch, amount, setup.step(self.step, self.optimiser()), self.optimiser());
         Solve::from_common(setup, Plan { course, ..plan })
     }

@@ -112,7 +112,7 @@ impl Schedule {
     pub(in crate::methods) fn exposure(&self, pass: u64) -> Hidable {
         let of_round = steps(self.amount(), pass);
         let rounds = self.rounds as u64;
-        Ok(Exposure { steps: of_round.saturating_mul(rounds), choices: 0, sums: rounds })
+        Ok(Exposure { steps: of_round.saturating_mul(rounds), sums: rounds, ..Exposure::default() })
     }
 
     pub(in crate::methods) fn needs<T>(&self, step: &Auto<T>) -> Needs {

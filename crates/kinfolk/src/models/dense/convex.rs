@@ -7,7 +7,8 @@ use crate::data::numbers::convert_into;
 use crate::error::{Error, Result};
 use crate::hierarchy::response::Quadratic;
 use crate::num::logistic::Odds;
-use crate::num::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply, sum_of_squares};
+use crate::num::{Matrix, add_scaled, dot, extreme_eigenvalues, multiply, norm, sum_of_squares};
+use crate::privacy::answers::HiddenAnswer;
 
 /// Finds the exact minimiser of the mean loss plus a ridge.
 pub(in crate::models) type Minimiser = fn(&Rows, f64) -> Result<Vec<f64>>;
@@ -35,17 +36,44 @@ impl Dense {
         };
         Rows { x, y, columns }
     }
+
+    /// The minimiser of the logistic loss with a ridge on all parameters, and the length of the gradient that is left there.
+    fn minimise_regularised(&self, rows: &Rows, ridge: f64) -> Result<(Vec<f64>, f64)> {
+        if rows.y.is_empty() || ridge <= 0.0 {
+            return Err(Error::data("a minimiser that hides rows wants some rows, and a ridge above 0"));
+        }
+        let minimiser = self.minimiser.ok_or_else(no_minimiser)?;
+        let params = minimiser(rows, ridge)?;
+        let share = 1.0 / rows.y.len() as f64;
+        let mut gradient: Vec<f64> = params.iter().map(|value| ridge * value).collect();
+        for (row, y) in rows.x.chunks_exact(rows.columns).zip(&rows.y) {
+            add_scaled(&mut gradient, share * (Odds::of(dot(row, &params)).chance() - y), row);
+        }
+        Ok((params, norm(&gradient)))
+    }
 }
 
 impl Convex for Dense {
     fn minimise(&self, shard: &Shard, ridge: f64) -> Result<Vec<f64>> {
         let rows = self.rows(shard);
-        let minimiser = self.minimiser.ok_or_else(|| Error::federation("a model without an exact minimiser"))?;
+        let minimiser = self.minimiser.ok_or_else(no_minimiser)?;
         let mut params = minimiser(&rows, ridge)?;
         if self.bias {
             identify(&rows, &mut params);
         }
         Ok(params)
+    }
+
+    fn minimise_hidden(&self, shard: &Shard, ridge: f64, hidden: &mut HiddenAnswer) -> Result<Vec<f64>> {
+        let mut rows = self.rows(shard);
+        let columns = rows.columns;
+        if self.is_quadratic() {
+            hidden.cut(&mut rows.x, columns, Some(&mut rows.y));
+            return Ok(hidden.least_squares(&rows.x, &rows.y, columns, ridge));
+        }
+        hidden.cut(&mut rows.x, columns, None);
+        let (params, slope) = self.minimise_regularised(&rows, ridge)?;
+        hidden.minimiser(params, slope, rows.y.len(), columns, ridge)
     }
 
     fn quadratic(&self, shard: &Shard, at: &[f64], scale: f64) -> Quadratic {
@@ -82,6 +110,10 @@ impl Convex for Dense {
         let longest = rows.x.chunks_exact(size).map(sum_of_squares).fold(0.0, f64::max);
         [most * largest, least * smallest.max(0.0), most * longest]
     }
+}
+
+fn no_minimiser() -> Error {
+    Error::federation("a model without an exact minimiser")
 }
 
 /// The second-order expansion of `scale` times the mean loss at one point.

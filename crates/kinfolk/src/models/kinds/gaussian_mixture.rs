@@ -30,6 +30,7 @@ impl ModelSettings for GaussianMixtureSettings {
     const SUMMARY: &str = "normal distributions around several centres, for rows without a target";
     const NEEDS_TARGET: bool = false;
     const ABILITY: Ability = Ability::Mixture;
+    const ROW_GRADIENTS: bool = true;
 
     fn ability(settings: &Settings) -> Ability {
         match Covariance::find(settings, "covariance") {

@@ -107,6 +107,14 @@ fn minimise(rows: &Rows, ridge: f64) -> Result<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::kind;
+    use crate::models::trainer::testing::{build, client, numbers};
+    use crate::num::distance;
+    use crate::privacy::accountant::Budget;
+    use crate::privacy::answers::HiddenAnswer;
+    use crate::privacy::noise::Source;
+    use crate::privacy::protection::Neighbours;
+    use crate::privacy::rows::{Bounds, Exposure, RowPrivacy};
 
     #[test]
     fn the_log_odds_of_a_constant() {
@@ -150,5 +158,56 @@ mod tests {
             gradient.iter_mut().zip(row).for_each(|(g, x)| *g += residual * x / 3.0);
         }
         assert!(gradient.iter().all(|g| g.abs() < 1e-12), "{gradient:?}");
+    }
+
+    /// What is left of numbers is their grid: a millionth of what a row may do.
+    fn next_to_no_noise(bound: f64) -> HiddenAnswer {
+        let (budget, source) = (Budget { epsilon: 1.0, delta: 1e-5 }, Source::Seed(1));
+        let most = Exposure { answers: 1, ..Exposure::default() };
+        let plan = RowPrivacy::within(budget, (1.0, 1.0, 1.0), Neighbours::AddOrRemove, most, source).unwrap();
+        let bounds = Bounds { row: Some(bound), target: 1.0 };
+        HiddenAnswer::new(RowPrivacy { noise: 1e-9, bounds, ..plan }, source)
+    }
+
+    #[test]
+    fn a_row_moves_a_hidden_minimiser_by_no_more_than_is_claimed() {
+        const BOUND: f64 = 2.0;
+        let model = build(kind("logistic").unwrap(), "", DataShape::numbers(2, 2)).unwrap();
+        let minimiser = |values: &[f64], classes: &[u32], ridge: f64| {
+            let mut hidden = next_to_no_noise(BOUND);
+            let rows = client(2, values.to_vec(), classes).train;
+            model.want_convex().unwrap().minimise_hidden(&rows, ridge, &mut hidden).unwrap()
+        };
+        let mut worst = 0.0f64;
+        for (count, ridge) in [(1, 5.0), (1, 0.01), (4, 1.0), (30, 0.1), (30, 1e-4)] {
+            let values = numbers("rows", 2 * count).into_iter().map(|value| 3.0 * value).collect::<Vec<f64>>();
+            let classes: Vec<u32> = (0..count as u32).map(|row| row % 2).collect();
+            let claimed = 2.0 * 1.001 * BOUND / (count as f64 * ridge);
+            let one = minimiser(&values, &classes, ridge);
+            // Another row in the first one's place, and one more; as long as can be, and one without end.
+            for (x, class) in [([1e9, 0.0], 1), ([1e9, 0.0], 0), ([-1.0, 0.2], 1), ([f64::INFINITY, 1.0], 0)] {
+                let (mut other, mut labels) = (values.clone(), classes.clone());
+                (other[0], other[1], labels[0]) = (x[0], x[1], class);
+                let replaced = distance(&one, &minimiser(&other, &labels, ridge));
+                let more = minimiser(&[&values[..], &x].concat(), &[&classes[..], &[class]].concat(), ridge);
+                let added = distance(&one, &more);
+                assert!(replaced.max(added) <= claimed * (1.0 + 1e-5), "{count} {ridge}: {replaced} {added} {claimed}");
+                worst = worst.max(replaced.max(added) / claimed);
+            }
+        }
+        assert!(worst > 0.3, "{worst}");
+    }
+
+    #[test]
+    fn without_noise_a_hidden_minimiser_is_that_of_the_rows() {
+        let model = build(kind("logistic").unwrap(), "", DataShape::numbers(2, 2)).unwrap();
+        let rows = client(2, numbers("rows", 40), &[0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0, 0, 1, 1, 0]).train;
+        let mut hidden = next_to_no_noise(100.0);
+        let convex = model.want_convex().unwrap();
+        let (plain, found) =
+            (convex.minimise(&rows, 0.1).unwrap(), convex.minimise_hidden(&rows, 0.1, &mut hidden).unwrap());
+        assert!(distance(&plain, &found) < 1e-3, "{plain:?} {found:?}");
+        let said = convex.minimise_hidden(&rows, 0.0, &mut hidden).unwrap_err().to_string();
+        assert!(said.contains("a ridge above 0"), "{said}");
     }
 }

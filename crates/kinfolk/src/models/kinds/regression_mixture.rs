@@ -23,6 +23,7 @@ impl ModelSettings for RegressionMixtureSettings {
     const NAME: &str = "regression-mixture";
     const SUMMARY: &str = "several linear regressions, each for some of the rows";
     const ABILITY: Ability = Ability::SharedScatter;
+    const ROW_GRADIENTS: bool = true;
 
     fn build(self, data: DataShape) -> Result<Box<dyn Model>> {
         let family = Family::Regression { intercept: self.intercept, noise: self.noise };
