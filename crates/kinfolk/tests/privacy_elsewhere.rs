@@ -118,7 +118,7 @@ fn machines_draw_noise_of_their_own_and_a_budget_is_spent_once() {
     let first = there(machines(folder.path(), &[policy; 3]), ROWS);
     assert_eq!(first.summary.methods[0].status, "done", "{:?}", first.summary.methods[0]);
     assert!(notes(&first).contains("Noise from the operating system"), "{}", notes(&first));
-    assert!(mean(&first) > 0.3, "{}", mean(&first));
+    assert!(mean(&first) > 0.2, "{}", mean(&first));
     let account = std::fs::read_to_string(folder.path().join("0/kinfolk-account/account.json")).unwrap();
     assert!(account.contains("\"Gaussian\"") && account.contains("\"Choice\""), "{account}");
     // The same again is beyond the budget, at every machine, and it is said.
