@@ -92,6 +92,28 @@ def test_secure_sums_have_the_bits_of_one_process(loopback: Loopback, nodes: dic
         assert printed.returncode == 0 and re.fullmatch("[0-9a-f]{64}\n", printed.stdout), printed.stderr
 
 
+def test_nodes_draw_the_noise_that_hides_clients_and_rows(
+    loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
+) -> None:
+    ca = loopback.folder / "certificates" / "ca.pem"
+    superlink = ["--superlink", f"{HOST}:{loopback.port}", "--root-certificates", ca, "--machines", "3"]
+    for level in ("client", "record"):
+        settings = {"level": f'"{level}"', "epsilon": "1000.0", "public_schema": "true"}
+        options = [word for key, value in settings.items() for word in ("--set", f"privacy.{key}={value}")]
+        out = tmp_path / level
+        done = command(
+            "run", "--on", "flower", *superlink, HERE / "secure.toml", *options, "--out", out,
+            home=loopback.home("flwr"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        notes = " ".join(repeat(out, "ifca")["notes"])
+        assert "Noise from the operating system" in notes, notes
+        for name, node in nodes.items():
+            assert f"with noise that hides single {'clients' if level == 'client' else 'rows'}" in loopback.log(name)
+            account = json.loads((node.parent / "kinfolk-account" / "account.json").read_text())
+            assert len(account["spent"]) == len(account["disclosures"])
+
+
 def test_the_program_runs_an_experiment_without_an_app_folder(
     loopback: Loopback, nodes: dict[str, Path], tmp_path: Path
 ) -> None:
