@@ -48,6 +48,7 @@ settings! {
 }
 
 /// What hides clients, or their rows, in all that they answer outside of evaluation.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Hidden {
     /// Noise in the answers of every client hides any one of its rows.
@@ -62,14 +63,6 @@ impl Hidden {
         match self {
             Hidden::Rows(rows) => rows.mechanisms(),
             Hidden::Clients(clients) => clients.mechanisms(),
-        }
-    }
-
-    /// Where noise comes from.
-    pub fn source(&self) -> Source {
-        match self {
-            Hidden::Rows(rows) => rows.source,
-            Hidden::Clients(clients) => clients.source,
         }
     }
 
