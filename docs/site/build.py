@@ -304,10 +304,15 @@ class Book:
 
     def rewritten(self, name: str) -> str:
         """A page's text with its links as they must be on the site, and drawings in place."""
-        pieces = []
-        for is_prose, piece in outside_code(self.texts[name]):
-            pieces.append(LINK.sub(lambda match: self.link(name, match), piece) if is_prose else piece)
-        return "".join(pieces)
+        text, pieces, at = self.texts[name], [], 0
+        while True:
+            # Labels of links may have code in them, and code what looks like a link: what begins first is what it is.
+            found = [match for match in (LINK.search(text, at), CODE.search(text, at)) if match]
+            if not found:
+                return "".join(pieces) + text[at:]
+            match = min(found, key=lambda match: match.start())
+            pieces += [text[at : match.start()], self.link(name, match) if match.re is LINK else match[0]]
+            at = match.end()
 
     def link(self, name: str, match: re.Match[str]) -> str:
         picture, label, address = match.groups()
