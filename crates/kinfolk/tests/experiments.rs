@@ -499,6 +499,18 @@ fn hidden_rows_small_are_hidden_in_every_family() {
 }
 
 #[test]
+fn hidden_digits_small_keep_their_budget_by_row_and_by_client() {
+    let digits = ["repeat=1", "data.source=digits", "data.clients=12", "data.samples=40", "data.test_samples=10"];
+    for file in ["privacy/mnist-rows.toml", "privacy/mnist-clients.toml"] {
+        let record = result(file, &[&digits[..], &["data.true_clusters=2", "method.ifca.rounds=4"]].concat());
+        let spent = spent(&record, "ifca");
+        assert!(spent <= 2.0 && spent > 1.9, "{file}: {spent}");
+        assert_eq!(repeat(&record, "ifca").status, "done", "{file}");
+    }
+    parse("privacy/minority.toml", &[]).unwrap();
+}
+
+#[test]
 fn hidden_minimisers_small_are_clustered() {
     let small = ["repeat=1", "data.clients=20", "data.samples=400", "data.dimension=5", "data.true_clusters=2"];
     let record = result("privacy/odcl.toml", &[&small[..], &["method.kmeans.clusters=2"]].concat());
